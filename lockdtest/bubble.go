@@ -12,8 +12,9 @@ func inBubble() bool {
 	return bytes.Contains(head, []byte("synctest"))
 }
 
-// mustReach fails the test if it calls the method in a bubble, and the database was made outside:
-// the bubble does not wait for the database's goroutines, so the call would wait for ever.
+// mustReach fails the test if its caller, the method, runs in a bubble and the database was made
+// outside: the bubble does not wait for the database's goroutines, so the method would never
+// return.
 func (db *DB) mustReach(method string) {
 	db.t.Helper()
 	if !db.bubbled && inBubble() {

@@ -54,15 +54,17 @@
 // The plain order is by priorities, which the seed draws: of the goroutines that can go on, the one
 // with the highest priority does, and time passes when none can. A schedule departs from that order
 // in few places ([ExploreOptions.Changes]), because few are enough for most bugs. At such a place a
-// goroutine is put behind all others, time passes although some could go on, commits fail, renewals
-// are lost, a goroutine is paused for longer than its TTL, the process dies, the wall clock is set
-// back before the next one begins, or a commit that is in the file is reported as failed
-// ([World.Restart]; the database of such a schedule is on a file, which the next process opens).
+// goroutine is put behind all others, time passes although some could go on, a commit fails, the
+// renewals of a session are lost, or a goroutine is paused for longer than its TTL. After a call of
+// [World.Restart] the process may die too, the wall clock may be set back before the next process
+// begins, or a commit that is in the file may be reported as failed. The database of such a
+// schedule is on a file, which the next process opens.
 //
-// The first schedule has no change. Every other one of the rest has the order of the first and one
-// change, until each change has been tried at each step. The others are drawn: in half of them the
-// changes are close together, and repeated, because some bugs show only when a fault comes while
-// the code handles another.
+// The first schedule has no change, and of two goroutines the one that began first has the higher
+// priority. Of the other schedules every second one has that order too, and one change, until each
+// kind of change has been tried at each step. The rest are drawn: in half of them the changes are
+// close together, and some are repeated, because some bugs show only when a fault comes while the
+// code handles another.
 //
 // After each step Explore checks the promises G1 and G10 by the handles that calls returned, G1, G7
 // and G8 by the history, and G9 by the waiters (except where a call waits for several keys: a

@@ -129,9 +129,9 @@ type explorer struct {
 	restarts bool   // the body has said what a next process runs
 	plain    int    // steps of schedule 0
 	steps    int    // of the longest schedule so far
-	runs     int
+	runs     int    // that looked for a shorter schedule
 	stuck    string // a goroutine that has not ended with its database
-	failsAt  int    // the step in which the body fails the test, which has failed before; 0: none
+	failsAt  int    // the step in which the body failed the test, whose Failed stays true; 0: none
 	turn     atomic.Pointer[turn]
 }
 
@@ -141,8 +141,8 @@ type turn struct{ name, call, seed string }
 // hangs is how much real time a goroutine may take for one turn.
 const hangs = 30 * time.Second
 
-// watch ends the tests when a turn does not end. A bubble cannot see that: a goroutine that waits
-// for a mutex may go on for all it knows, and one that loops does.
+// watch panics when a turn does not end. The bubble cannot see that: it takes a goroutine that
+// waits for a mutex, or loops, for one that can go on.
 func (e *explorer) watch() (stop func()) {
 	tick, done := time.NewTicker(hangs), make(chan struct{})
 	go func() {
@@ -174,15 +174,15 @@ type outcome struct {
 	lines   []line // if they were asked for
 
 	number int // of the schedule that failed first
-	first  int // how many steps it had; 0: it was not searched for
+	first  int // how many steps that schedule had; 0: a seed named the schedule
 }
 
-// ofTest is the rule of a body that fails the test by itself.
+// ofTest is the rule that is broken when the body fails the test by itself.
 const ofTest = "test"
 
 // failure is what is wrong.
 type failure struct {
-	rule string // that is broken
+	rule string // the promise or rule that is broken
 	text string
 }
 
@@ -244,7 +244,7 @@ func (e *explorer) plan(number int) plan {
 	return drawPlan(uint64(number), number/2%(e.opts.Changes+1), max(e.steps, 1), kinds)
 }
 
-// replay runs the one schedule.
+// replay runs the schedule of the plan.
 func (e *explorer) replay(p plan) (found *outcome) {
 	e.t.Helper()
 	e.restarts = true
@@ -257,8 +257,8 @@ func (e *explorer) replay(p plan) (found *outcome) {
 	return found
 }
 
-// mustEnd fails the test at once if a goroutine has not ended: the bubble panics then, and what was
-// found has to be told before.
+// mustEnd fails the test at once if a goroutine has not ended: the bubble panics then, and the test
+// has to show the schedule before that.
 func (e *explorer) mustEnd(t *testing.T, found *outcome) {
 	if e.stuck != "" {
 		t.Fatalf("%s\nAnd goroutine %q has not ended with the database, so the bubble panics.",
@@ -289,7 +289,7 @@ func (e *explorer) kinds() []kind {
 // shrink looks for a shorter schedule that breaks the same rule, and returns its outcome with the
 // lines.
 func (e *explorer) shrink(o *outcome) *outcome {
-	if o.failure.rule == ofTest { // Failed stays true, and tells nothing of other runs
+	if o.failure.rule == ofTest { // T.Failed stays true, so it cannot tell whether a run fails
 		e.failsAt = o.steps
 		return e.loudly(o)
 	}
@@ -329,8 +329,8 @@ func (e *explorer) shrink(o *outcome) *outcome {
 	return e.loudly(best)
 }
 
-// loudly runs the outcome's schedule again, with its lines. If it does not break the same rule this
-// time, the outcome has the failure from before, with what else there is to say.
+// loudly runs the outcome's schedule again, and keeps its lines. If this run does not break the
+// same rule, the new outcome has the failure of the first run, and says what happened in this one.
 func (e *explorer) loudly(o *outcome) *outcome {
 	again := e.run(o.plan, loud)
 	text := o.failure.text
@@ -348,10 +348,11 @@ func (e *explorer) loudly(o *outcome) *outcome {
 	return again
 }
 
-// differs is why a schedule is not the same when it is run again.
+// differs tells why a schedule has other steps when it is run again.
 const differs = "the body does not do the same each time (see the package comment)"
 
-// shorter reports whether o is easier to read than the other: by steps, then changes, then order.
+// shorter reports whether o is easier to read than the other outcome: it has fewer steps, or else
+// fewer changes, or else a smaller order.
 func (o *outcome) shorter(than *outcome) bool {
 	switch {
 	case o.steps != than.steps:

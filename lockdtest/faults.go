@@ -12,8 +12,8 @@ import (
 var ErrDropped = errors.New("renewal dropped by the test")
 
 // Expire ends the session now, as if its TTL had passed since it was renewed last: with cause
-// lockd.ErrExpired, and its lock-delay. It returns when that is told; while commits are held, when
-// it is decided. It fails the test if the session has ended, or has no TTL that could pass.
+// lockd.ErrExpired, and its lock-delay. It returns when the end is told; while commits are held,
+// when the end is decided. It fails the test if the session has ended, or has no TTL.
 func (db *DB) Expire(s *lockd.Session) {
 	db.t.Helper()
 	db.mustReach("Expire")
@@ -40,8 +40,8 @@ func (db *DB) FailNextCommit(err error) {
 
 // HoldCommits makes every commit from now on wait, before it has done anything, until release is
 // called: writes block, and what they wrote is not visible. Repeated calls of release do nothing.
-// What the test does not release is released when the test is over. A call while commits are held
-// fails the test.
+// Commits that are still held when the test is over are released. A call of HoldCommits while
+// commits are held fails the test.
 func (db *DB) HoldCommits() (release func()) {
 	db.t.Helper()
 	db.mu.Lock()
@@ -58,10 +58,10 @@ func (db *DB) HoldCommits() (release func()) {
 }
 
 // DropRenewals loses the next n renewals of the session, as if its process was paused or cut off:
-// Renew returns ErrDropped, and KeepAlive and Keeper, which renew every half TTL, go on. The
-// renewal with which KeepAlive begins is not lost. A later call for the same session replaces n; 0
-// ends the losses. The test fails if n is negative, if the session does not live in this database,
-// and if no renewal was lost when the test is over.
+// Renew returns ErrDropped; KeepAlive and Keeper, which renew every half TTL, go on. The renewal
+// with which KeepAlive begins is not lost. A later call for the same session replaces n; 0 ends the
+// losses. The test fails if n is negative, if the session does not live in this database, and if no
+// renewal was lost when the test is over.
 func (db *DB) DropRenewals(s *lockd.Session, n int) {
 	db.t.Helper()
 	if n < 0 {
@@ -95,7 +95,7 @@ func (db *DB) renewal(session [16]byte) error {
 type hold struct {
 	began chan struct{} // closed when commits are held
 	ended chan struct{} // closed when they are released
-	held  bool          // a commit is held, or was
+	held  bool          // a commit waits for the release, or waited
 }
 
 func newHold() *hold {
@@ -111,7 +111,7 @@ func (h *hold) on() bool {
 	}
 }
 
-// release releases what the hold holds, unless that was done before.
+// release lets the commits go on that the hold keeps waiting, unless that was done before.
 func (db *DB) release(held *hold) {
 	db.mu.Lock()
 	defer db.mu.Unlock()

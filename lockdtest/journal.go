@@ -19,7 +19,7 @@ const (
 // journal keeps what happens, a line for each step.
 type journal struct {
 	volume volume
-	muted  bool // the goroutines are being ended
+	muted  bool // the process is being killed: what its goroutines still do has no line
 	lines  []line
 }
 
@@ -41,7 +41,7 @@ func (j *journal) begin(w *World, goroutine, what string) {
 	}
 }
 
-// note adds what the step has led to.
+// note adds an effect to the line of the step.
 func (j *journal) note(effect string) {
 	if n := len(j.lines); n > 0 && !j.muted {
 		j.lines[n-1].effects = append(j.lines[n-1].effects, effect)
@@ -95,8 +95,8 @@ func (j *journal) call(what string) string {
 	return callSite(what)
 }
 
-// callSite says in words where the caller is: the method that is called, what it is about to do,
-// and from where.
+// callSite describes a point in words: the method of lockd or World that is called, the line that
+// calls it, and what the method is about to do.
 func callSite(what string) string {
 	var callers [32]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])

@@ -39,7 +39,7 @@ type DB struct {
 var _ clock.Clock = (*DB)(nil)
 
 // New returns a database in memory, whose clock stands at the beginning of Unix time. Nil opts mean
-// the defaults, except that a nil Options.Logger means the test's own output: the records are
+// the defaults, except that a nil Options.Logger means the test's own output: the records stand
 // beside the failure that they explain, and are shown only if the test fails, or with -v.
 // Options.Clock is nil, or a *clock.Mock that the test has already made. Advance waits only for
 // this database, even if others use the same Mock.
@@ -99,7 +99,7 @@ func (db *DB) Advance(d time.Duration) {
 		db.t.Fatalf("lockdtest: Advance by %v: the clock cannot go back", d)
 	}
 	end := db.Now().Add(d)
-	db.Add(0) // goroutines that were told of something before come first, in a bubble for certain
+	db.Add(0) // lets goroutines act on what they were told before; in a bubble all of them do
 	for db.catchUp(); ; db.catchUp() {
 		now := db.Now()
 		next, ok := db.controls.Next()
@@ -109,13 +109,14 @@ func (db *DB) Advance(d time.Duration) {
 			}
 			next = end
 		}
-		if next.After(now) { // else it has become due this moment
+		if next.After(now) { // else the deadline has become due meanwhile
 			db.Set(next)
 		}
 	}
 }
 
-// catchUp returns when what is due now has happened, and is told unless commits are held.
+// catchUp returns when the database has done all that is due now, and has told it. While commits
+// are held, it returns when all that is due is decided.
 func (db *DB) catchUp() {
 	db.mu.Lock()
 	held := db.hold.began
@@ -123,7 +124,8 @@ func (db *DB) catchUp() {
 	db.controls.CatchUp(held)
 }
 
-// leaving is how long a call may take to return when the test is over: its context has just ended.
+// leaving is how long a waiting call may take to return when the test is over: if its context is
+// the test's, that has just ended.
 const leaving = time.Second
 
 // finish checks the database and closes it, and reports what is wrong.
@@ -151,7 +153,7 @@ func (db *DB) finish() {
 	}
 }
 
-// close closes the database, and returns what is wrong with how the test has left it.
+// close closes the database, and returns what is wrong with the state in which the test leaves it.
 func (db *DB) close() []string {
 	var faults []string
 	db.catchUp()

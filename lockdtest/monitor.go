@@ -17,8 +17,8 @@ import (
 type monitor struct {
 	world    *World
 	news     bool   // something was published
-	index    uint64 // up to which the database was looked at
-	fence    uint64 // the largest of all
+	index    uint64 // of the newest event that was looked at
+	fence    uint64 // the largest fence of any key
 	keys     map[string]*seen
 	sessions map[lockd.SessionID]lockd.SessionInfo
 	alive    map[lockd.SessionID]bool
@@ -26,12 +26,12 @@ type monitor struct {
 
 // seen is what was seen of a key's lock.
 type seen struct {
-	holder  lockd.SessionID // alone; zero: none, or unknown since the process died
-	shares  int             // that were granted and have not ended, as far as is known
+	holder  lockd.SessionID // exclusive; zero: none, or unknown since the process died
+	shares  int             // grants that have not ended; those of a process that died do not count
 	fence   uint64
-	granted map[uint64]int // by fence, the step in which a grant was seen
-	delayed time.Time
-	by      lockd.SessionInfo // whose delay it is
+	granted map[uint64]int    // by fence, the step in which a grant was seen
+	delayed time.Time         // the end of the lock-delay
+	by      lockd.SessionInfo // the session that lost the lock
 	mode    lockd.LockMode    // in which that session had the lock
 }
 
@@ -78,8 +78,9 @@ func (m *monitor) life(id lockd.SessionID) time.Duration {
 	return m.sessions[id].TTL + m.sessions[id].Grace
 }
 
-// longest is how long a goroutine stands still for its lock to pass on: longer than the TTL and the
-// lock-delay of every session that lives, except those that outlive the schedule.
+// longest is how long a goroutine stands still so that another session is granted its lock: longer
+// than the TTL and the lock-delay of every session that lives, except sessions that outlive the
+// schedule.
 func (m *monitor) longest() time.Duration {
 	var life, delay time.Duration
 	for id := range m.alive {
@@ -226,8 +227,8 @@ func isLoss(cause error) bool {
 		!errors.Is(cause, lockd.ErrKeyDeleted)
 }
 
-// events yields the events after the index that exist, and waits for none. What was durable, and
-// not told before the process died, has no events.
+// events yields the events after the index that are published, and waits for no more. A commit that
+// was durable, and not published before the process died, has no events.
 func events(db *lockd.DB, scope lockd.Scope, index uint64) iter.Seq[lockd.Event] {
 	return func(yield func(lockd.Event) bool) {
 		for ; ; index++ {
@@ -243,7 +244,7 @@ func events(db *lockd.DB, scope lockd.Scope, index uint64) iter.Seq[lockd.Event]
 	}
 }
 
-// atOnce is a context that ends as soon as a call waits for its end.
+// atOnce is a context that ends when a call first asks for its Done, as a call does that waits.
 type atOnce struct {
 	context.Context
 	waits bool
@@ -304,10 +305,10 @@ func (p *process) handed(h hook.Held) {
 	}
 	p.handles = append(p.handles, h)
 	if h.Fence <= p.opened || w.monitor.grantedBefore(h.Key, h.Fence, g.rank) {
-		return // the call has taken over an older grant
+		return // the call took over a grant from before it began
 	}
 	if p.awaitedWithOthers(h.Key, g) {
-		return // a holder may pass (R13)
+		return // a holder may pass a call for several locks (R13)
 	}
 	for _, other := range p.waitFor(h.Key, g.rank) {
 		w.fail("G9", fmt.Sprintf("the lock of %s is returned to %s, whose call began in "+

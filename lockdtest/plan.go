@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// plan is what a seed names: all about one schedule that the body does not decide.
+// plan is what a seed names: everything that a schedule does and the body does not decide.
 type plan struct {
-	order   uint64   // of goroutines that can all go on; 0: the order of their beginnings
+	order   uint64   // seeds the priorities of the goroutines; 0: the first to begin goes on first
 	changes []change // in the order of their steps
 }
 
@@ -30,17 +30,17 @@ const (
 	passTime    kind = 't' // the clock moves to the next deadline, even if goroutines could go on
 	pause       kind = 'p' // the body's next goroutine stands still beyond its TTL and lock-delay
 	loseRenewal kind = 'r' // the session that is renewed next loses its renewals, for its TTL
-	failCommit  kind = 'c' // the next commit fails, or one more
+	failCommit  kind = 'c' // the next commit fails, after those that are already to fail
 	unclear     kind = 'u' // the next commit is in the file, and is reported as failed
 	die         kind = 'd' // the process dies, and a commit under way is lost
 	dieAfter    kind = 'w' // the process dies, and a commit under way is durable
 	dieBack     kind = 'b' // like die, and the wall clock is set back before the next one begins
 )
 
-// kinds are those that a seed can name.
+// kinds are the kinds that a seed can name.
 const kinds = "stprcudwb"
 
-// needsFile are the kinds after which a next process opens the file.
+// needsFile are the kinds after which the next process opens the file.
 var needsFile = []kind{unclear, die, dieAfter, dieBack}
 
 // String returns the seed.
@@ -100,18 +100,18 @@ func sortChanges(changes []change) {
 	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.step, b.step) })
 }
 
-// nearby is the bound on how many steps apart changes are that are drawn close together.
+// nearby is the bound on the steps between two changes that are drawn close together.
 const nearby = 8
 
-// drawPlan draws the plan of the schedule with that number. It has that many changes, within that
-// many steps. In half of the plans the changes are close together, and some are repeated, so that a
-// fault comes while another is dealt with.
+// drawPlan draws the plan of the schedule with that number: so many changes, the first of them
+// within so many steps. In half of the plans the changes are close together, and some are repeated,
+// so that a fault comes while the code handles another.
 func drawPlan(number uint64, changes, steps int, kinds []kind) plan {
 	rng := rand.New(rand.NewPCG(number, 0))
 	p := plan{order: number}
 	together := rng.IntN(2) == 0
 	for i := range changes {
-		c := change{setBack, 1 + rng.IntN(steps)} // half of them
+		c := change{setBack, 1 + rng.IntN(steps)} // half of the changes stay setBack
 		if j := rng.IntN(2 * len(kinds)); j < len(kinds) {
 			c.kind = kinds[j]
 		}

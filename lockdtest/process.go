@@ -21,12 +21,12 @@ type process struct {
 	controls   *hook.Controls
 	database   *goroutine // the database's own goroutine
 	goroutines []*goroutine
-	handles    []hook.Held // that were returned, and have not been seen to end
+	handles    []hook.Held // handles that calls returned, and that are not known to have ended
 	opened     uint64      // the index of the database when the process began
 
 	dead   bool
-	flies  bool // the commit that is under way when the process dies is durable
-	failed bool // a commit was reported as failed that is in the file
+	flies  bool // the commit that is under way when the process dies becomes durable
+	failed bool // a commit that is in the file was reported as failed
 }
 
 var _ hook.Turns = (*process)(nil)
@@ -36,22 +36,22 @@ type goroutine struct {
 	name     string
 	turn     chan struct{}
 	state    state
-	ready    func() bool // it could go on, if it is held
+	ready    func() bool // whether it can go on, if it is held
 	priority int64
-	call     string // where it is, in words; empty unless lines are asked for
-	wakes    time.Time
+	call     string    // its point, in words; not kept up if no lines are kept
+	wakes    time.Time // the end of its World.Sleep
 	paused   time.Time // until when it stands still
 
 	reason hook.Reason // why it waits
-	keys   []string    // for whose locks; it may stand in their queues until it goes on
+	keys   []string    // whose locks it waits for; it may stand in their queues until it goes on
 	rank   int         // the step in which its call began
 	called int         // how many steps it made in a row
 
 	// several has the step in which it last went on from a wait for that lock and for others.
 	several map[string]int
 
-	own     bool // the database's or Explore's: it does not die, nor is paused
-	exiting bool
+	own     bool // it is the database's or Explore's: it does not die, and is not paused
+	exiting bool // it ends, because its process has died
 }
 
 // state is what a goroutine does.
@@ -59,7 +59,7 @@ type state int
 
 const (
 	held    state = iota // it has yet to get its turn
-	running              // it has it
+	running              // it has its turn
 	waiting              // in a call of lockd's
 	ended                // it has ended
 )
@@ -123,7 +123,7 @@ func (p *process) start(name string, fn func()) *goroutine {
 	return g
 }
 
-// hold holds the goroutine until it is its turn, and its condition holds.
+// hold blocks until the condition holds and it is the goroutine's turn.
 func (p *process) hold(g *goroutine, ready func() bool) {
 	g.state, g.ready = held, ready
 	<-g.turn
@@ -137,8 +137,8 @@ func (p *process) resumed(g *goroutine) {
 	}
 }
 
-// caller returns the goroutine that calls, or nil if Explore itself calls, or a goroutine that is
-// about to end with its process.
+// caller returns the goroutine that calls, or nil if Explore itself calls, or if the goroutine ends
+// because its process has died.
 func (p *process) caller() *goroutine {
 	g := p.world.running.Load()
 	if g == nil || g.exiting {
@@ -223,7 +223,7 @@ func (g *goroutine) goesOn(step int) {
 	g.reason, g.keys = "", nil
 }
 
-// arrival says that what a goroutine has waited for has come.
+// arrival is the text of the point at which a goroutine has waited.
 func arrival(why hook.Reason) string {
 	switch why {
 	case hook.Work, hook.Others:

@@ -20,12 +20,13 @@ import (
 
 const (
 	maxSteps = 10_000 // of a schedule
-	maxIdle  = 1000   // steps of the clock alone
-	maxBlind = 20     // of these, in a row, steps to no instant that is known
+	maxIdle  = 1000   // steps of the clock since a goroutine of the body went on
+	maxBlind = 20     // of these, steps to no known deadline since any goroutine went on
 	maxRow   = 200    // steps of one goroutine in a row
 )
 
-// span is how much time a schedule has. What is due after it, as in 100 years, never comes.
+// span is how much of the clock's time a schedule has. A deadline after it, such as one in 100
+// years, is never due.
 const span = 90 * 365 * 24 * time.Hour
 
 // spent reports whether the bubble's clock, which goes from 2000 to 2262, may have too little time
@@ -67,7 +68,7 @@ func (e *explorer) run(p plan, v volume) *outcome {
 }
 
 // orderOf returns the function that gives each goroutine its priority. For order 0, each goroutine
-// has a lower priority than the one before.
+// has a lower priority than the one that began before it.
 func orderOf(order uint64) func() uint64 {
 	if order == 0 {
 		next := uint64(1) << 62
@@ -108,7 +109,7 @@ func (w *World) advance(path string) {
 	}
 }
 
-// look checks what has to hold after a step.
+// look checks the promises, the test and the body's rules after a step.
 func (w *World) look() {
 	if w.failure != nil {
 		return
@@ -124,7 +125,7 @@ func (w *World) look() {
 	}
 }
 
-// lookAtTest notes that the body has failed the test by itself, in this step.
+// lookAtTest fails the schedule if the body has failed the test by itself in this step.
 func (w *World) lookAtTest() {
 	if w.failure == nil && (!w.failed && w.explorer.t.Failed() || w.step == w.explorer.failsAt) {
 		w.fail(ofTest, "the body has failed the test, and not by World.Errorf")
@@ -141,7 +142,7 @@ func (w *World) guard(what string, fn func()) {
 		switch {
 		case fault != nil:
 			w.fail("panic", fmt.Sprintf("%s: %v\n%s", what, fault, debug.Stack()))
-		case !returned: // and there is no way to go on
+		case !returned: // Goexit ends this goroutine too, so no schedule can go on
 			w.process.kill()
 			w.explorer.t.Errorf("lockdtest: %s has ended Explore's own goroutine, as t.Fatal "+
 				"does: call World.Errorf in its place\nAgain: %s", what, w.again())
@@ -151,8 +152,8 @@ func (w *World) guard(what string, fn func()) {
 	returned = true
 }
 
-// mustNotWait panics if a function of the body's, which Explore itself calls, waits for what
-// another goroutine has to do: none goes on meanwhile.
+// mustNotWait panics if a function of the body's that Explore itself calls is about to wait for
+// another goroutine: none goes on while Explore calls that function.
 func (w *World) mustNotWait(why hook.Reason) {
 	if w.guarded != "" && (why == hook.Commit || why == hook.Others || why == hook.Locks) {
 		panic("it writes to the database, or waits for a lock, and must not")
@@ -167,7 +168,8 @@ func (p *process) next() *goroutine {
 	return p.first(func(*goroutine) bool { return true })
 }
 
-// first returns the chosen goroutine that goes on first, or nil.
+// first returns, of the goroutines that chosen accepts, the one that goes on first; nil if none
+// can.
 func (p *process) first(chosen func(*goroutine) bool) *goroutine {
 	var next *goroutine
 	for _, g := range p.goroutines {
@@ -302,7 +304,7 @@ func (w *World) await() {
 		return
 	}
 	next, known := w.process.controls.Next()
-	known = known && next.After(w.now) // else a goroutine that stands still is at it
+	known = known && next.After(w.now) // else a paused goroutine is to do what is due
 	for _, g := range w.process.goroutines {
 		for _, t := range []time.Time{g.wakes, g.paused} {
 			if g.state == held && t.After(w.now) && (!known || t.Before(next)) {
@@ -310,7 +312,7 @@ func (w *World) await() {
 			}
 		}
 	}
-	if !known || next.After(w.end) { // but there may be timers of the body's
+	if !known || next.After(w.end) { // the body may still have timers of its own
 		w.blind++
 		next = w.now.Add(time.Second << min(w.blind, maxBlind))
 		if (w.blind > maxBlind || next.After(w.end)) && w.process.next() == nil {
@@ -332,7 +334,7 @@ func (w *World) sleep(until time.Time) time.Time {
 	case <-w.woken:
 	default:
 	}
-	w.running.Store(nil) // for the goroutines that are woken: they load it
+	w.running.Store(nil) // woken goroutines load it, and then see all that Explore wrote before
 	// The bubble is ahead of the mock, which sleeps for a millisecond when it moves.
 	at := func() time.Time { return w.epoch.Add(time.Since(w.began)) }
 	timer := time.NewTimer(until.Sub(at()))
@@ -355,7 +357,7 @@ func (p *process) sleeps() bool {
 	})
 }
 
-// waiters says who waits, and for what.
+// waiters names the goroutines that wait, and what each waits for.
 func (p *process) waiters() string {
 	var waiters []string
 	for _, g := range p.goroutines {
@@ -414,7 +416,7 @@ func (w *World) begins(path string) {
 	w.process.start("next process", restart)
 }
 
-// kill ends all goroutines, and closes the database, which can commit nothing any more.
+// kill closes the database, whose commits all fail from now on, and ends all goroutines.
 func (p *process) kill() {
 	w := p.world
 	p.dead, w.journal.muted = true, true
@@ -448,7 +450,8 @@ func (w *World) mustEndWaits() {
 	}
 }
 
-// close closes the database, on a goroutine of its own, and lets all go on until none can.
+// close closes the database on a goroutine of its own, and lets all goroutines go on until none
+// can.
 func (p *process) close() (err error) {
 	w := p.world
 	for _, g := range p.goroutines {

@@ -11,8 +11,8 @@ import (
 	"github.com/lockd/lockd/internal/hook"
 )
 
-// patience is how long the test waits for what its own goroutines have to do. In a bubble it passes
-// as soon as none of them can do anything.
+// patience is how long the test waits for its own goroutines. In a bubble that time passes as soon
+// as all of them are blocked.
 const patience = 10 * time.Second
 
 // WaitForWaiters blocks until at least n calls wait for the key's lock; calls that wait for a slot
@@ -27,8 +27,8 @@ func (db *DB) WaitForWaiters(key string, n int) {
 	}
 }
 
-// WaitForKeepAlive blocks until a call keeps the session alive: a KeepAlive that another goroutine
-// is about to begin. It fails the test as WaitForWaiters does.
+// WaitForKeepAlive blocks until KeepAlive, which another goroutine is to call, keeps the session
+// alive. It fails the test as WaitForWaiters does.
 func (db *DB) WaitForKeepAlive(s *lockd.Session) {
 	db.t.Helper()
 	db.mustReach("WaitForKeepAlive")
@@ -97,7 +97,8 @@ func wanted(w hook.Wait) string {
 	return fmt.Sprintf("a slot of %q", strings.TrimSuffix(w.Keys[0], semaphoreKey))
 }
 
-// holders says which of the keys are held, and by whom; of a semaphore, which slots are.
+// holders names the keys whose locks are held, with the sessions that hold them. For the key of a
+// semaphore it names the slots that are held.
 func (db *DB) holders(keys []string) string {
 	var text strings.Builder
 	for l := range db.Locks() {

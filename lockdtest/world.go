@@ -24,10 +24,10 @@ type World struct {
 
 	process *process
 	running atomic.Pointer[goroutine] // nil: none, and Explore itself calls
-	last    *goroutine                // that ran
+	last    *goroutine                // the one that ran last
 	failure *failure                  // the first one
-	ended   bool                      // the body has
-	failed  bool                      // the test, before the schedule
+	ended   bool                      // all goroutines of the body are done
+	failed  bool                      // the test had failed before the schedule began
 	guarded string                    // the function of the body's that Explore itself calls, or ""
 
 	// What is left of the plan, and how far the schedule is.
@@ -37,7 +37,7 @@ type World struct {
 	lowest  int64
 	step    int
 	idle    int // steps of the clock since a goroutine of the body went on
-	blind   int // steps of the clock to no known instant since any goroutine went on
+	blind   int // of the clock's steps since any goroutine went on, those to no known deadline
 	renewal bool
 	commits int  // that are to fail
 	unclear bool // the next commit is to be in the file, and reported as failed
@@ -45,15 +45,15 @@ type World struct {
 	now     time.Time
 	active  time.Time     // when a goroutine of the body went on last
 	end     time.Time     // of the schedule's time
-	epoch   time.Time     // where the mock began,
-	began   time.Time     // and the time of the bubble then
+	epoch   time.Time     // the mock's time at the beginning of the schedule
+	began   time.Time     // the bubble's time then
 	woken   chan struct{} // has a value when a wait has ended since the clock began to move
 }
 
 // note is what is known of a session since its ID was given out.
 type note struct {
 	maker *goroutine
-	lost  time.Time // until when its renewals are lost
+	lost  time.Time // its renewals before this instant are lost
 }
 
 // rule is one of the body's own rules.
@@ -71,8 +71,8 @@ func (w *World) DB() *lockd.DB { return w.process.db }
 //
 // Timers and contexts of packages time and context run by it too. But it stops only where lockd has
 // something to do, at the end of a World.Sleep, and where a context of package context ends a call
-// of lockd that waits. Any other timer or context, of this clock too, is late: what it has led to
-// is seen at the next stop, when a session that was to be renewed may have ended.
+// of lockd that waits. Every other timer or context is late, also one of this clock: its effect is
+// seen at the next stop, and a session that it was to renew may have ended by then.
 func (w *World) Clock() clock.Clock { return w.clock }
 
 // Go starts fn on a goroutine of its own, which the schedule knows by the name. The schedule ends
@@ -137,15 +137,15 @@ func (w *World) Errorf(format string, args ...any) {
 // goroutines end, their calls get no answer, and fn is run on the database as the file has it.
 // Deferred functions do run, on a database that is closed. Before fn the wall clock may be set back
 // by the longest lock-delay. Or a commit that is in the file may be reported as failed, by
-// lockd.ErrCommit: then writes return lockd.ErrFailed, and when all goroutines have ended fn is
-// run. Without a call of Restart none of this happens.
+// lockd.ErrCommit: from then on writes return lockd.ErrFailed, and fn is run when all goroutines
+// have ended. Without a call of Restart none of this happens.
 func (w *World) Restart(fn func()) {
 	mustHave(fn != nil)
 	w.restart = fn
 	w.explorer.restarts = true
 }
 
-// fail notes the first failure.
+// fail notes the failure, unless the schedule has one already.
 func (w *World) fail(rule, text string) {
 	if w.failure == nil {
 		w.failure = &failure{rule, text}
