@@ -14,9 +14,9 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// The token of a form is a hash, keyed with the handler's secret, of a random cookie that other
-// sites cannot send (SameSite) and cannot read. So a form that another page has made up is refused,
-// even if the browser names no origin.
+// The token of a form is a hash, keyed with the handler's secret, of a random cookie. SameSite
+// keeps the browser from sending the cookie with another site's form, and no other site can read
+// it. So a form that another site has made up is refused, even if the browser names no origin.
 
 const (
 	cookieName  = "lockdui"
@@ -24,7 +24,7 @@ const (
 	maxForm     = 128 << 10 // bytes: an escaped key, and a reason
 )
 
-// action does what a form asks for, and returns where to go then.
+// action does what a form asks for, and returns the address of the page to show afterwards.
 type action func(h *handler, form url.Values) (to string, err error)
 
 // actions has the actions by the last part of their paths.
@@ -58,7 +58,7 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request, do action) {
 		h.opts.Logger.Warn("lockdui: action refused", "from", r.RemoteAddr, "cause", err)
 		status := http.StatusBadRequest
 		if errors.Is(err, lockd.ErrNotHeld) || errors.Is(err, lockd.ErrNoSession) {
-			status = http.StatusConflict // it is done already, or too late
+			status = http.StatusConflict // the grant or the session has ended already
 		}
 		h.answer(w, r, status, problem{"Nothing was changed", printed(err.Error())})
 		return
@@ -78,7 +78,7 @@ func forceUnlock(h *handler, form url.Values) (string, error) {
 		return "", err
 	}
 	reason := form.Get("reason")
-	if strings.TrimSpace(reason) == "" { // DB.ForceUnlock needs none, the page does
+	if strings.TrimSpace(reason) == "" { // DB.ForceUnlock takes an empty reason, the page does not
 		return "", errors.New("the reason is empty: give one, for its owner and the log")
 	}
 	if err := h.db.ForceUnlock(key, fence, reason); err != nil {
@@ -115,12 +115,13 @@ func (h *handler) formToken(w http.ResponseWriter, r *http.Request) string {
 	cookie := &http.Cookie{
 		Name: cookieName, Value: hex.EncodeToString(value[:]), HttpOnly: true,
 		SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
-	} // without a path it is for the folder of the page, wherever the handler is mounted
+	} // a cookie without a path is for the folder of the page, wherever the handler is mounted
 	http.SetCookie(w, cookie)
 	return h.tokenOf(cookie.Value)
 }
 
-// knownToken returns the token that belongs to the cookie of the request, or nothing.
+// knownToken returns the token that belongs to the cookie of the request; empty if the request has
+// no valid cookie, or if no actions are allowed.
 func (h *handler) knownToken(r *http.Request) string {
 	if h.opts.Actions == ShowOnly {
 		return ""

@@ -3,15 +3,15 @@ package lockdui
 import "github.com/lockd/lockd"
 
 // circles finds the sessions that wait for each other, directly or by way of others. It goes from
-// each session to those that it waits for, as Tarjan's algorithm does: a session from which none
-// reached earlier is reached again is the first of a circle, and those reached since are the rest.
-// Between the requests for a lock and its holders it goes by way of the lock, so that a thousand
-// requests and a thousand holders are no million of steps.
+// each session to the sessions that it waits for, as Tarjan's algorithm does. A session that leads
+// back to no open session reached before it is the first of its circle; the open sessions reached
+// after it are the rest. From the requests for a lock to its holders the search goes by way of the
+// lock, so that a thousand requests and a thousand holders do not make a million steps.
 type circles struct {
 	waits   map[vertex][]vertex
-	reached map[vertex]int // in which order
-	open    []vertex       // those reached that may be in one circle with others
-	circle  map[vertex]int // the number of its circle, in which it may be alone
+	reached map[vertex]int // the place of the vertex in the order in which they were reached
+	open    []vertex       // vertices that were reached, and whose circles are not yet known
+	circle  map[vertex]int // the number of the vertex's circle, in which it may be alone
 	found   bool           // whether any session is in a circle with another
 }
 
@@ -47,20 +47,20 @@ func circlesOf(requests []request) *circles {
 	return c
 }
 
-// add adds that the vertex waits for the sessions.
+// add notes that the vertex waits for the sessions.
 func (c *circles) add(v vertex, to []party) {
 	for _, p := range to {
 		c.waits[v] = append(c.waits[v], vertex{SessionID: p.ID})
 	}
 }
 
-// have reports whether the wait is in a circle.
+// have reports whether the two sessions of the wait are in one circle.
 func (c *circles) have(e edge) bool {
 	from, to := vertex{SessionID: e.From.ID}, vertex{SessionID: e.To.ID}
 	return e.Limit == 0 && !e.own() && c.circle[from] == c.circle[to]
 }
 
-// follow returns the earliest of the open vertices that this one waits for, or is itself.
+// follow returns the place of the earliest open vertex to which v leads, which may be v.
 func (c *circles) follow(v vertex) (earliest int) {
 	own := len(c.reached) + 1
 	c.reached[v], c.open = own, append(c.open, v)

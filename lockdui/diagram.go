@@ -28,27 +28,27 @@ type diagram struct {
 	Arrows        []arrow
 }
 
-// node is a session.
+// node is a session in a diagram.
 type node struct {
 	party
 	X, Y   float64
 	Waits  bool
-	layer  int     // from the right
-	weight float64 // where it would like to be in its layer
+	layer  int     // counted from the right
+	weight float64 // its place in the order of its layer
 	out    []*node
 	in     []*node
 	state  uint8 // of the search for layers
 }
 
-// arrow is a wait.
+// arrow is a wait in a diagram.
 type arrow struct {
 	edge
 	Path   string
 	LX, LY float64 // of the label
 }
 
-// draw makes a diagram of as many edges as there is room for, the first ones first. It also returns
-// how many sessions are left out.
+// draw makes a diagram of the first nodesDrawn sessions of the edges, and of the edges between
+// them. It also returns how many sessions it leaves out.
 func draw(edges iter.Seq[edge]) (*diagram, int) {
 	nodes := make(map[lockd.SessionID]*node)
 	omitted := make(map[lockd.SessionID]bool)
@@ -111,7 +111,8 @@ func (n *node) place() {
 	n.state = placed
 }
 
-// arrange gives the nodes their places: in each layer near the nodes that they are connected to.
+// arrange gives the nodes their places: in its layer a node is near the nodes that it waits for, or
+// that wait for it.
 func (d *diagram) arrange() {
 	var layers [][]*node
 	for _, n := range d.Nodes {
@@ -159,7 +160,7 @@ func spread(layer []*node) {
 	}
 }
 
-// mean is the middle of the nodes; -1 if there are none.
+// mean is the mean height of the nodes; -1 if there are none.
 func mean(nodes []*node) float64 {
 	if len(nodes) == 0 {
 		return -1
@@ -171,7 +172,8 @@ func mean(nodes []*node) float64 {
 	return sum / float64(len(nodes))
 }
 
-// route draws the arrow: to the right, or, if it closes a circle, around below.
+// route draws the arrow to the right, or, if its wait closes a circle, back to the left below the
+// nodes.
 func (a *arrow) route(from, to *node, height float64) {
 	x1, y1 := from.X+nodeWidth, from.Y+nodeHeight/2
 	x2, y2 := to.X, to.Y+nodeHeight/2

@@ -17,8 +17,8 @@
 // # What it does not know
 //
 // Handler learns of the beginnings and ends of sessions from the events that lockd keeps
-// (lockd.Options.History). The beginning or end of a wait, the end of a lock-delay and a renewal
-// are not events: a page shows them when it next looks, within a second. A wait that ended without
-// the lock, because its call gave up, is not kept: the history of a key has the waits that ended
-// with a grant, and those that last.
+// (lockd.Options.History). The beginning of a wait, the end of a wait without a grant, the end of a
+// lock-delay and a renewal are not events: a page looks for them once a second, or less often if it
+// takes long to make. A wait that ended without a grant, because its call gave up, is not kept: the
+// history of a key has the waits that ended with a grant, and those that last.
 package lockdui

@@ -47,7 +47,7 @@ func (h *handler) file(_ *http.Request, now time.Time) (content, error) {
 	return v, nil
 }
 
-// Rate is how many commits there were per second, over the time of the readings.
+// Rate is the number of commits per second between the first and the last reading.
 func (v fileView) Rate() string {
 	first, last := v.Readings[0], v.Readings[len(v.Readings)-1]
 	span := last.At.Sub(first.At)
@@ -57,12 +57,12 @@ func (v fileView) Rate() string {
 	return fmt.Sprintf("%.1f", float64(last.Commits-first.Commits)/span.Seconds())
 }
 
-// Span is the time of the readings.
+// Span is the time between the first and the last reading.
 func (v fileView) Span() string {
 	return period(v.Readings[len(v.Readings)-1].At.Sub(v.Readings[0].At))
 }
 
-// Batch is how many calls waited for one commit, on average.
+// Batch is the mean number of calls that waited for one commit.
 func (v fileView) Batch() string {
 	if v.Stats.Commits.Count == 0 {
 		return "–"
@@ -70,7 +70,7 @@ func (v fileView) Batch() string {
 	return fmt.Sprintf("%.1f", float64(v.Stats.Commits.Writers)/float64(v.Stats.Commits.Count))
 }
 
-// Mean is how long a commit took, on average.
+// Mean is the mean time that a commit took.
 func (v fileView) Mean() time.Duration {
 	return v.Stats.Commits.Total / time.Duration(max(1, v.Stats.Commits.Count))
 }
@@ -87,8 +87,8 @@ const (
 	curveHeight = 80.0
 )
 
-// Curve is the commits per second from reading to reading, as points of a polyline; empty if there
-// are too few readings. Top is the highest rate.
+// Curve is the rate of commits from each reading to the next, as points of a polyline; empty if
+// there are too few readings. Top is the highest rate.
 func (v fileView) Curve() (points struct{ Points, Top string }) {
 	if len(v.Readings) < 3 {
 		return points

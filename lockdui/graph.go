@@ -12,30 +12,32 @@ import (
 // graphView is the content of the page that shows which session waits for which.
 type graphView struct {
 	Edges []edge // the longest wait first
-	All   int    // with those that are not listed
+	All   int    // the number of waits, listed or not
 
-	Drawing *diagram // of what is chained; nil: nothing is
-	Omitted int      // sessions that it leaves out
-	Circle  bool     // whether some wait for each other
+	Drawing *diagram // of the waits in chains; nil: there are none
+	Omitted int      // sessions that the drawing leaves out
+	Circle  bool     // whether some sessions wait for each other
 }
 
 func (graphView) template() string { return "graph" }
 
-// edge is a session that waits for another, which holds the lock of the key.
+// edge is the wait of a session for another one, which holds the lock of the key unless Ahead is
+// set.
 type edge struct {
 	From, To party
 	place
 	Since    time.Time
-	Ahead    bool // the other does not hold it: it waits in front, for the exclusive lock
-	Circular bool // the two wait for each other, maybe by way of others
+	Ahead    bool // To does not hold the lock: it waits in front of From, to have it exclusively
+	Circular bool // From and To wait for each other, maybe by way of others
 }
 
-// own reports whether a call of the holder itself waits. The goroutine that has the lock can
-// release it all the same, so the wait is in no circle, and is no link of a chain.
+// own reports whether the session waits for itself. The goroutine that has the lock can release it
+// while another goroutine of the session waits, so the wait is in no circle and in no chain.
 func (e edge) own() bool { return e.From.ID == e.To.ID }
 
 // request is a call that waits, and the sessions that it waits for. All requests that wait for the
-// holders of a lock have one list of them: there may be a thousand of both.
+// holders of a lock have one list of these holders: there may be a thousand requests and a thousand
+// holders.
 type request struct {
 	edge // to any of them
 	to   []party
@@ -96,7 +98,7 @@ func (l *lock) appendRequests(requests []request) []request {
 		}
 		seen[h.ID] = true
 	}
-	var ahead []party // one, or none
+	var ahead []party // the last exclusive request so far; empty: there is none
 	for _, w := range l.Queue {
 		r := request{edge{From: w.party, place: place{l.Key, l.Limit}, Since: w.Since}, holders}
 		if w.Mode == lockd.Shared && (l.Shared() || len(holders) == 0) {
@@ -110,8 +112,8 @@ func (l *lock) appendRequests(requests []request) []request {
 	return requests
 }
 
-// chained yields the edges of chains, of two waits or more, one behind the other: first those of
-// circles, so that there is room for them in a drawing.
+// chained yields the edges that are part of a chain: of two waits or more, where each session waits
+// for the next. The edges of circles come first, so that there is room for them in a drawing.
 func chained(requests []request, circles *circles) iter.Seq[edge] {
 	waits, waitedFor := make(map[lockd.SessionID]bool), make(map[lockd.SessionID]bool)
 	for _, r := range requests {

@@ -19,7 +19,7 @@ type guard struct {
 
 func (g *guard) init(hosts Hosts) {
 	g.hosts = hosts
-	g.hostname, _ = os.Hostname() // without it, the host has no name but localhost
+	g.hostname, _ = os.Hostname() // after an error the machine has no name but localhost
 }
 
 // refuses returns why a request is refused, or an empty text.
@@ -31,9 +31,9 @@ func (g *guard) refuses(r *http.Request) string {
 	}
 	if r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" &&
 		r.Header.Get("Sec-Fetch-Dest") == "document" {
-		return "" // the person follows a link; the page with the link sees nothing of the answer
+		return "" // a person follows a link, and the page with the link cannot read the answer
 	}
-	write := *r // the protection lets every read pass, though the server makes the answer
+	write := *r // the protection lets every read pass; here a read of another origin is refused too
 	write.Method = http.MethodPost
 	if err := g.origin.Check(&write); err != nil {
 		return "Permission denied: " + err.Error()

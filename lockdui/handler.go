@@ -20,7 +20,7 @@ type handler struct {
 	roster *roster
 	meter  meter
 
-	streams atomic.Int64 // that are being answered
+	streams atomic.Int64 // the number of streams that are being answered
 }
 
 // view makes the content of a page for one request. An error is a mistake in the request.

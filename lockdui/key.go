@@ -19,7 +19,7 @@ type keyView struct {
 	Size  int         // of the value, in bytes
 
 	History []step
-	Dropped int // steps before these
+	Dropped int // the number of steps before History that are not shown
 
 	// Second is the present second while a hold, delay or wait lasts, so that its bar grows.
 	Second int64
@@ -33,12 +33,12 @@ type step struct {
 	party
 	Index  uint64
 	At     time.Time
-	What   string // granted, or how it ended
+	What   string // "granted", or how the grant ended
 	Waited time.Duration
 	Ended  bool
-	Lost   bool // it ended otherwise than by its owner
+	Lost   bool // the grant ended otherwise than by its owner
 	Cause  string
-	Delay  time.Duration // that began with a loss
+	Delay  time.Duration // the length of the lock-delay that began with the loss
 }
 
 // stepsOf returns what the event says of grants: the end of one, the beginning of one, or both when

@@ -12,7 +12,7 @@ import (
 // The measures of a drawing of lanes, in its own units.
 const (
 	lanesWidth  = 900.0
-	lanesLeft   = 170.0 // where time begins; names are before it
+	lanesLeft   = 170.0 // the x at which time begins; the names are left of it
 	lanesRight  = 16.0
 	lanesTop    = 28.0 // room for the axis
 	laneHeight  = 34.0
@@ -46,9 +46,9 @@ type lane struct {
 
 // bar is a stretch of time.
 type bar struct {
-	Kind        string // "hold", "share", "delay", "waited" or "wait", which lasts
+	Kind        string // "hold", "share", "delay", "waited", or "wait" for a wait that lasts
 	X, Y, Width float64
-	Text        string // for those who point at it
+	Text        string // shown while a person points at the bar
 }
 
 // mark is the end of a hold, with its cause.
@@ -105,13 +105,13 @@ func earliest(a, b time.Time) time.Time {
 	return b
 }
 
-// drawing is lanes that are being drawn.
+// drawing is the state in which lanes are drawn.
 type drawing struct {
 	from, now time.Time
 	lanes     []*lane
 	byID      map[lockd.SessionID]*lane
 	began     map[holding]time.Time // of grants whose beginning is in the history
-	ended     map[holding]bool      // whether its end is
+	ended     map[holding]bool      // grants whose end is in the history
 	shared    bool
 	waited    bool
 }
@@ -122,13 +122,13 @@ type holding struct {
 	grant
 }
 
-// x is the place of an instant.
+// x is the place of an instant on the axis.
 func (d *drawing) x(at time.Time) float64 {
 	share := float64(at.Sub(d.from)) / float64(d.now.Sub(d.from))
 	return lanesLeft + min(max(share, 0), 1)*(lanesWidth-lanesLeft-lanesRight)
 }
 
-// lane returns the lane of a session, which begins with the first thing that it does.
+// lane returns the lane of a session. The lanes are in the order in which they are first asked for.
 func (d *drawing) lane(p party) *lane {
 	l := d.byID[p.ID]
 	if l == nil {
@@ -178,8 +178,8 @@ func (d *drawing) step(s step) {
 	}
 }
 
-// wait draws a wait that ended with a grant. A wait too short to be seen is drawn longer, from
-// before it began, since the hold follows.
+// wait draws a wait that ended with a grant. A wait too short to be seen is drawn longer: it begins
+// too early then, because the hold follows at its end.
 func (d *drawing) wait(l *lane, s step) {
 	d.waited = true
 	d.bar("waited", l, s.Began(), s.At, "waited for "+period(s.Waited))
@@ -187,10 +187,10 @@ func (d *drawing) wait(l *lane, s step) {
 	b.X = d.x(s.At) - b.Width
 }
 
-// holds draws a hold that lasts. Its beginning may be before the history.
+// holds draws a hold that lasts. The hold may have begun before the history.
 func (d *drawing) holds(h holder) {
 	one := holding{h.ID, h.grant}
-	if d.ended[one] { // after the holders were looked up
+	if d.ended[one] { // the grant ended after the holders were looked up
 		return
 	}
 	since, known := d.began[one]
@@ -225,7 +225,7 @@ func (d *drawing) bar(kind string, l *lane, from, to time.Time, text string) {
 	l.Bars = append(l.Bars, b)
 }
 
-// finish gives the lanes their places, only the newest ones if there are too many.
+// finish gives the lanes their places. If there are too many, it leaves out the first ones.
 func (d *drawing) finish() *lanes {
 	out := &lanes{
 		Width: lanesWidth, Left: lanesLeft, Right: lanesWidth - lanesRight,
@@ -275,7 +275,7 @@ func (l *lane) label(at int) {
 		if m.X+width > lanesWidth-lanesRight {
 			m.Anchor = "end"
 		}
-		if 2*width < room { // the next label may begin left of its mark
+		if 2*width < room { // the label of the next mark may begin left of that mark
 			m.Label = text
 			return
 		}

@@ -27,13 +27,13 @@ type holder struct {
 	party
 	grant
 	Since time.Time     // zero: before the file was opened
-	Delay time.Duration // the lock-delay that a loss begins; 0: none
+	Delay time.Duration // the lock-delay that the loss of this grant begins; 0: none
 
 	// WaitsFor are the locks that the session itself waits for, if that was looked up.
 	WaitsFor []place
 }
 
-// grant tells one hold of a lock from the others of the same session.
+// grant identifies one of the grants that a session has of a lock.
 type grant struct {
 	Fence uint64
 	Mode  lockd.LockMode
@@ -42,7 +42,7 @@ type grant struct {
 // Shared reports whether others may share the lock.
 func (g grant) Shared() bool { return g.Mode == lockd.Shared }
 
-// lockDelay is the time after a loss.
+// lockDelay is a lock-delay that lasts.
 type lockDelay struct {
 	Until time.Time
 	Mode  lockd.LockMode // in which the lock was lost
@@ -57,12 +57,12 @@ type place struct {
 // Name is what the lock is called.
 func (p place) Name() string { return lockName(p.Key, p.Limit) }
 
-// waiter is a call that waits.
+// waiter is a call that waits for the lock, or for a slot.
 type waiter struct {
 	party
 	Since time.Time
-	Mode  lockd.LockMode // in which it is to have the lock
-	All   int            // how many locks it waits for at once
+	Mode  lockd.LockMode // the mode that it asks for
+	All   int            // the number of locks that it waits for at once
 }
 
 // limitSuffix follows the semaphore's prefix in its key.
@@ -78,7 +78,7 @@ func lockName(key string, limit int) string {
 	return key
 }
 
-// Row is a name of the row, so that the page finds it again.
+// Row is the id of the row's element, by which the script finds the row in the next page.
 func (l lock) Row() string {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(l.Key)) // never fails
@@ -93,23 +93,23 @@ func (l lock) Mode() string {
 	return l.Holders[0].Mode.String()
 }
 
-// Shared reports whether the lock is held together, by one holder or by more.
+// Shared reports whether the lock is held in shared mode, by one holder or by more.
 func (l lock) Shared() bool { return len(l.Holders) > 0 && l.Holders[0].Shared() }
 
-// Mixed reports whether some request is or was for a shared lock, so that the mode of each has to
-// be told.
+// Mixed reports whether a holder or a waiter shares the lock, or asks to: then the page shows the
+// mode of each.
 func (l lock) Mixed() bool {
 	return l.Shared() ||
 		slices.ContainsFunc(l.Queue, func(w waiter) bool { return w.Mode == lockd.Shared })
 }
 
-// fence is what ForceUnlock takes at once: the holders that one transaction granted the lock.
+// fence is what one call of ForceUnlock takes: the grants of one transaction, which have one fence.
 type fence struct {
 	Fence   uint64
 	Holders []holder
 }
 
-// Fences are the fences of the holders, the first ones if there are many.
+// Fences are the fences of the holders, at most fencesShown of them.
 func (l lock) Fences() []fence {
 	var fences []fence
 	for _, h := range l.Holders {
@@ -140,7 +140,8 @@ func (f fence) Text() string {
 	return text
 }
 
-// Delay is the lock-delay that begins when all these holders lose the lock: the longest of theirs.
+// Delay is the lock-delay that begins when these holders lose the lock: the longest of their
+// delays.
 func (f fence) Delay() time.Duration {
 	var longest time.Duration
 	for _, h := range f.Holders {
@@ -149,7 +150,7 @@ func (f fence) Delay() time.Duration {
 	return longest
 }
 
-// Waiting is the instant since when the first of the waiters waits; zero if there are none.
+// Waiting is when the waiter that has waited longest began to wait; zero if there is no waiter.
 func (l lock) Waiting() time.Time {
 	var first time.Time
 	for _, w := range l.Queue {
@@ -160,8 +161,8 @@ func (l lock) Waiting() time.Time {
 	return first
 }
 
-// Held is the instant since when the oldest of the holders has held the lock; zero if that was
-// before the file was opened, or if there are no holders.
+// Held is when the holder that has held the lock longest was granted it; zero if that was before
+// the file was opened, or if there are no holders.
 func (l lock) Held() time.Time {
 	if len(l.Holders) == 0 {
 		return time.Time{}
@@ -175,7 +176,7 @@ func (l lock) Held() time.Time {
 	return first
 }
 
-// add adds what info tells of the lock, or of one slot.
+// add adds the holders, the delay and the waiters of info, which is the lock or one slot.
 func (l *lock) add(info lockd.LockInfo) {
 	for h := range holdersOf(info) {
 		l.Holders = append(l.Holders, holder{
@@ -191,7 +192,7 @@ func (l *lock) add(info lockd.LockInfo) {
 	}
 }
 
-// holdersOf yields the holders of the lock, whatever the mode.
+// holdersOf yields the holders of the lock, in either mode.
 func holdersOf(info lockd.LockInfo) iter.Seq[lockd.Holder] {
 	if len(info.Holders) > 0 || info.Holder.ID.IsZero() {
 		return slices.Values(info.Holders)
@@ -203,7 +204,7 @@ func holdersOf(info lockd.LockInfo) iter.Seq[lockd.Holder] {
 	}
 }
 
-// sortHolders puts the holders first that have held the lock for longest.
+// sortHolders sorts the holders by their grants, the oldest first.
 func (l *lock) sortHolders() {
 	slices.SortStableFunc(l.Holders, func(a, b holder) int { return cmp.Compare(a.Fence, b.Fence) })
 }

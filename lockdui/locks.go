@@ -10,10 +10,11 @@ import (
 // locksView is the content of the page of locks.
 type locksView struct {
 	Prefix string // as it was typed
-	Sort   string // of orders
+	Sort   string // the name of one of the orders
 	Sorts  []choice
 
-	// Longest is the lock with the prefix that has the longest wait; nil if none is waited for.
+	// Longest is the lock that has the longest wait, of those whose keys have the prefix; nil if no
+	// call waits for one of these.
 	Longest *lock
 
 	Locks  []*lock // of this window
@@ -22,7 +23,7 @@ type locksView struct {
 
 func (locksView) template() string { return "locks" }
 
-// rowsOf returns the rows of locks, by their keys, if the page has such rows.
+// rowsOf returns the rows of the page of locks by their keys, and none for any other page.
 func rowsOf(body content) map[string]*lock {
 	v, _ := body.(locksView)
 	rows := make(map[string]*lock, len(v.Locks))
@@ -32,7 +33,7 @@ func rowsOf(body content) map[string]*lock {
 	return rows
 }
 
-// choice is one of several ways to show the rows.
+// choice is a link to the page with its rows in one of the orders.
 type choice struct {
 	Name, Href string
 	Chosen     bool
@@ -44,7 +45,7 @@ type order struct {
 	compare func(a, b *lock) int
 }
 
-// orders has the first one as the default.
+// orders are the orders of the page of locks. The first one is the default.
 var orders = []order{
 	{"longest wait", func(a, b *lock) int {
 		return cmp.Or(
@@ -104,7 +105,8 @@ func (h *handler) locks(r *http.Request, _ time.Time) (content, error) {
 	return v, nil
 }
 
-// lookAhead finds out what the holders of the lock wait for themselves: the cause is there then.
+// lookAhead notes what the holders of the lock wait for themselves: then the cause of the wait is
+// there.
 func (h *handler) lookAhead(l *lock) {
 	_, waits := h.atWork()
 	for i := range l.Holders {

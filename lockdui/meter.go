@@ -9,12 +9,13 @@ import (
 )
 
 const (
-	readingEvery = time.Second     // at the most
-	readingsFor  = 2 * time.Minute // are kept
+	readingEvery = time.Second     // the least time between two readings
+	readingsFor  = 2 * time.Minute // how long readings are kept
 )
 
-// meter turns counts into rates. It reads the counts whenever a page is made: of the time in
-// between, only the counts at its ends are needed. Its methods may be called by many goroutines.
+// meter keeps readings of the commits, from which the page of the file computes rates. A reading is
+// taken when that page is made: a rate needs only the counts at both ends of its time. Its methods
+// may be called by many goroutines.
 type meter struct {
 	mu       sync.Mutex
 	readings []reading // the oldest first; never empty
@@ -30,7 +31,7 @@ func (m *meter) init(now time.Time, stats lockd.Stats) {
 	m.readings = []reading{{now, stats.Commits.Count}}
 }
 
-// note takes the counts, unless the last reading is hardly older.
+// note takes a reading, unless the last one is less than readingEvery old.
 func (m *meter) note(now time.Time, stats lockd.Stats) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

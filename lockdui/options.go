@@ -41,8 +41,8 @@ const (
 )
 
 // Hosts says for which host names a handler takes requests. A stranger could let a host name of
-// their own point to this machine; a page of that name would then be of the same origin as the
-// handler.
+// their own point to this machine; a page that is loaded by that name would then have the same
+// origin as the handler.
 type Hosts uint8
 
 // The rules for hosts.

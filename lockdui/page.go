@@ -28,7 +28,8 @@ type page struct {
 	sent map[string]*lock // the rows of locks that the client has, by their keys
 }
 
-// Kept reports whether the client has the row. The client moves its ages and bars on itself.
+// Kept reports whether the client has the row as it is. The client itself moves the ages and bars
+// of the row on.
 func (p page) Kept(row *lock) bool { return reflect.DeepEqual(p.sent[row.Key], row) }
 
 // head is what every page has at its top.
@@ -41,7 +42,7 @@ type head struct {
 	Locks  int // held by one session alone
 	Shares int // holders of locks that are shared
 
-	// Err is why the database takes no writes; empty: it does.
+	// Err is why the database takes no writes; empty if it takes them.
 	Err string
 }
 
@@ -63,7 +64,7 @@ func headOf(stats lockd.Stats, view string) head {
 	return head
 }
 
-// render writes a template. The templates are fixed, so an error is a fault of this package.
+// render writes a template. The templates are fixed, so an error is a bug of this package.
 func (p page) render(w io.Writer, name string) {
 	if err := templates.ExecuteTemplate(w, name, p); err != nil {
 		panic(err)
@@ -123,8 +124,8 @@ func (l left) Whole() int64 { return l.Of.Milliseconds() }
 // Text is the time that is left.
 func (l left) Text() string { return period(l.Until.Sub(l.now)) }
 
-// delay is a lock-delay, with what is left of it. The whole bar stands for the longest one
-// possible, so that two delays can be compared.
+// delay is a lock-delay, with the time that is left of it. The whole bar stands for MaxLockDelay,
+// so that two delays can be compared.
 type delay struct {
 	left
 	Mode lockd.LockMode
@@ -135,10 +136,10 @@ func delayOf(now time.Time, d lockDelay) delay {
 	return delay{left{d.Until, of, "lock-delay, of " + setting(of), now}, d.Mode}
 }
 
-// Shared reports whether only exclusive requests are kept out.
+// Shared reports whether the delay keeps out exclusive requests only.
 func (d delay) Shared() bool { return d.Mode == lockd.Shared }
 
-// party is a session as others name it.
+// party is what a page shows of a session that it names.
 type party struct {
 	ID         lockd.SessionID
 	Name, Node string

@@ -19,10 +19,10 @@ const endsKept = 100
 type roster struct {
 	mu sync.Mutex // guards what follows
 
-	made    map[lockd.SessionID]time.Time // of those whose events are kept
+	made    map[lockd.SessionID]time.Time // live sessions whose beginnings were noted
 	ended   []ending                      // the newest last
-	missed  bool                          // changes were dropped before they were seen
-	changed chan struct{}                 // closed with the next change
+	missed  bool                          // events were dropped before they were noted
+	changed chan struct{}                 // closed when the next event is noted
 }
 
 // ending is the end of a session.
@@ -30,7 +30,7 @@ type ending struct {
 	Info  lockd.SessionInfo
 	Index uint64
 	Cause string
-	Lost  bool // otherwise than by its owner
+	Lost  bool // its owner did not close it
 	At    time.Time
 }
 
@@ -38,10 +38,10 @@ func newRoster() *roster {
 	return &roster{made: make(map[lockd.SessionID]time.Time), changed: make(chan struct{})}
 }
 
-// follow notes the events of sessions, those kept from before included, until the database is
-// closed. If some of the kept events are dropped, it begins at the index.
+// follow notes the events of sessions until the database is closed. It begins with the
+// database's first event, or after the index if the first events are no longer kept.
 func (r *roster) follow(db *lockd.DB, index uint64) {
-	at := uint64(0) // what was noted last
+	at := uint64(0) // the index of the last event noted
 	for {
 		for event, err := range db.Watch(context.Background(), lockd.SessionsScope(), at) {
 			switch {
@@ -60,7 +60,7 @@ func (r *roster) follow(db *lockd.DB, index uint64) {
 	}
 }
 
-// miss notes that events, maybe of ends, were dropped before they were seen.
+// miss notes that events, perhaps of ends, were dropped before they were noted.
 func (r *roster) miss(db *lockd.DB) {
 	live := make(map[lockd.SessionID]bool)
 	for s := range db.Sessions() {
@@ -100,8 +100,8 @@ func (r *roster) news() <-chan struct{} {
 	return r.changed
 }
 
-// all returns when sessions were made, some of which may have ended, and the ends that are kept,
-// the newest first. complete is false if some ends in between may not be known.
+// all returns when the sessions were made that lived at the last event noted, and the ends that are
+// kept, the newest first. complete is false if ends between these may be missing.
 func (r *roster) all() (made map[lockd.SessionID]time.Time, ended []ending, complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

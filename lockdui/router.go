@@ -13,7 +13,7 @@ import (
 )
 
 // The last part of a path names the page. The page's content comes from its view, a function in
-// handler.views: data with instants in it and no ages, so that two contents are equal unless
+// handler.views. A content has instants and no ages, so that two contents are equal unless
 // something has happened. A browser that asks for text/event-stream at the same address gets that
 // page again whenever its content has changed (stream.go).
 
@@ -61,7 +61,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		default:
 			h.opts.Logger.Error("lockdui: panic in a request", "path", r.URL.Path,
 				"panic", cause, "stack", string(debug.Stack()))
-			panic(http.ErrAbortHandler) // a part must not be taken for the whole
+			panic(http.ErrAbortHandler) // or the client would take a part for the whole page
 		}
 	}()
 	header := w.Header()

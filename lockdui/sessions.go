@@ -13,13 +13,13 @@ import (
 // sessionsView is the content of the page of sessions.
 type sessionsView struct {
 	Filter string // as it was typed
-	One    string // the ID of the session, if the page is of one
+	One    string // the ID of the session, if the page shows one session only
 
 	Sessions []session // of this window
-	Window   window    // of the sessions; of the locks that it holds, if the page is of one
+	Window   window    // of the sessions; if the page shows one session, of the locks that it holds
 
 	Ended    []ending
-	Complete bool // whether no end is missing between these
+	Complete bool // whether no end is missing between those in Ended
 }
 
 func (sessionsView) template() string { return "sessions" }
@@ -27,16 +27,16 @@ func (sessionsView) template() string { return "sessions" }
 // session is a row of the table.
 type session struct {
 	Info     lockd.SessionInfo
-	Made     time.Time // zero: before the events that are kept
+	Made     time.Time // zero: its beginning was not noted
 	Deadline time.Time // zero: it has no TTL
 	Holds    []held
 	Waits    []wait
 }
 
-// Party is the session as others name it.
+// Party is what other pages show of the session.
 func (s session) Party() party { return partyOf(s.Info) }
 
-// Left is what is left until the session ends, unless it is renewed.
+// Left is the time that is left until the session ends, unless it is renewed.
 func (s session) Left(now time.Time) left {
 	life := s.Info.TTL + s.Info.Grace
 	return left{s.Deadline, life, "session, unless it is renewed, of " + setting(life), now}
@@ -60,7 +60,7 @@ type wait struct {
 // Shared reports whether the lock is to be shared with others.
 func (w wait) Shared() bool { return w.Mode == lockd.Shared }
 
-// first is the instant since when the session waits; zero if it does not.
+// first is when the longest wait of the session began; zero if it does not wait.
 func (s session) first() time.Time {
 	if len(s.Waits) == 0 {
 		return time.Time{}

@@ -18,22 +18,23 @@ const (
 	// maxStreams is how many streams are answered at a time.
 	maxStreams = 64
 
-	// look is how often a stream looks for what no event tells of: calls that begin to wait or
-	// give up, delays that are over, renewals. The stream also says then that it is alive.
+	// look is how often a stream looks for changes that have no event: calls that begin to wait or
+	// give up, delays that are over, renewals. If there are none, the stream says that it is alive.
 	look = time.Second
 
-	// leastPause is between two pages of a stream, so that a person can read them.
+	// leastPause is the shortest pause between two pages of a stream, so that a person can read
+	// them.
 	leastPause = 50 * time.Millisecond
 
-	// restFactor is how many times longer the pause after a page is than the making of the page, so
-	// that a viewer takes a small part of one core, however many locks there are. Up to mostOwed of
-	// the pauses may be made later, so that some changes after a quiet time come at once.
+	// restFactor is the length of the pause after a page, in times of the making of the page, so
+	// that a viewer takes a small part of one core, however many locks there are. A stream may owe
+	// pauses of up to mostOwed, so that the first changes after a quiet time are shown at once.
 	restFactor = 9
 	mostOwed   = 5 * time.Second
 )
 
 // stream sends the page again whenever something on it has changed, until the client leaves. It
-// begins with the page as it is: so a client that comes back has caught up.
+// begins with the whole page, so a client that comes back has caught up.
 func (h *handler) stream(w http.ResponseWriter, r *http.Request, view view) {
 	if h.streams.Add(1) > maxStreams {
 		h.streams.Add(-1)
@@ -78,7 +79,7 @@ func (h *handler) changes(ctx context.Context, body content) <-chan struct{} {
 			for event, err := range h.db.Watch(ctx, scope, from) {
 				granted := !event.Granted.ID.IsZero()
 				if err == nil && !granted && event.Ended.ID.IsZero() && !every {
-					continue // the page has locks only
+					continue // no grant has begun or ended, and the page shows no values
 				}
 				select {
 				case changes <- struct{}{}:
@@ -86,7 +87,7 @@ func (h *handler) changes(ctx context.Context, body content) <-chan struct{} {
 				}
 			}
 			if h.db.Err() != nil {
-				<-ctx.Done() // nothing will change
+				<-ctx.Done() // the database has ended: nothing will change
 				return
 			}
 			from = h.db.Stats().Index // events were dropped; the page will show what they made
@@ -115,9 +116,9 @@ func (s *streaming) run(ctx context.Context, changes <-chan struct{}) error {
 	defer looks.Stop()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
-	var rested time.Time // when all pauses will be over
+	var rested time.Time // when all pauses that the stream owes will be over
 	for {
-		news := s.h.roster.news() // before the page is made: what comes after it is seen next time
+		news := s.h.roster.news() // before the page is made: the next page shows later news
 		began := time.Now()
 		if err := s.show(); err != nil {
 			return err
@@ -143,7 +144,7 @@ func (s *streaming) run(ctx context.Context, changes <-chan struct{}) error {
 	}
 }
 
-// show sends what has changed of the page, or that nothing has.
+// show sends the parts of the page that have changed, or says that the stream is alive.
 func (s *streaming) show() error {
 	now := s.h.now()
 	body, err := s.view(s.r, now)
@@ -177,7 +178,7 @@ func (s *streaming) send(index uint64, html []byte) error {
 		kind = "alive"
 	}
 	fmt.Fprintf(&out, "id: %d\nevent: %s\n", index, kind)
-	html = bytes.ReplaceAll(html, []byte("\r"), []byte(" ")) // it would end a line too
+	html = bytes.ReplaceAll(html, []byte("\r"), []byte(" ")) // a \r would end a line too
 	for line := range bytes.SplitSeq(bytes.TrimSpace(html), []byte("\n")) {
 		fmt.Fprintf(&out, "data: %s\n", line)
 	}

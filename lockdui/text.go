@@ -10,15 +10,15 @@ import (
 	"unicode/utf8"
 )
 
-// How many characters a key or a name may take on a page. It may have 16 KiB.
+// How many characters of a key or a name a page shows: the key or name may have 16 KiB.
 const (
 	boxLength   = 20
 	cellLength  = 80
 	titleLength = 2_000
 )
 
-// printed returns a key or a name for people to read, as the command does: in quotes, with escapes
-// as in Go, if some of it cannot simply be shown, or it could be taken for quoted text.
+// printed returns a key or a name for people to read. It is in quotes, with escapes as in Go, if it
+// is empty, if a part of it would not be seen, or if it could be taken for quoted text.
 func printed(text string) string {
 	if strings.HasPrefix(text, `"`) || strings.HasPrefix(text, " ") ||
 		strings.HasSuffix(text, " ") || strings.Contains(text, "  ") || text == "" ||
@@ -48,8 +48,8 @@ func cut(text string, length int) string {
 	return string(runes[:half]) + "…" + string(runes[len(runes)-half:])
 }
 
-// meant returns what the text of a field stands for: itself, or what is in its quotes, so that a
-// key can be typed as it is shown.
+// meant returns the key or prefix that the text of a field stands for: the text, or what its quotes
+// contain, so that a key can be typed as it is shown.
 func meant(text string) string {
 	if strings.HasPrefix(text, `"`) {
 		if unquoted, err := strconv.Unquote(text); err == nil {
@@ -62,7 +62,7 @@ func meant(text string) string {
 // keyHref leads to the page of a key, whatever bytes it has.
 func keyHref(key string) string { return "key?k=" + url.QueryEscape(key) }
 
-// period is a length of time for people: the two largest units that count.
+// period is a length of time for people, in at most two units.
 func period(d time.Duration) string {
 	seconds := int64(d / time.Second)
 	switch {
@@ -80,7 +80,7 @@ func period(d time.Duration) string {
 	return fmt.Sprintf("%d d %02d h", seconds/86400, seconds/3600%24)
 }
 
-// setting is a length of time that a user has set: exact.
+// setting is a length of time that a user has set, without rounding.
 func setting(d time.Duration) string {
 	if d%time.Second == 0 && d < time.Minute {
 		return fmt.Sprintf("%d s", d/time.Second)
@@ -106,7 +106,7 @@ func cost(d time.Duration) string {
 	return fmt.Sprintf("%.2f s", d.Seconds())
 }
 
-// size is a number of bytes, in the unit that leaves it at least 1.
+// size is a number of bytes, in the largest unit of which it has at least 1.
 func size(n int64) string {
 	const kilo = 1000
 	switch {
@@ -129,7 +129,7 @@ func figure[T int | int64 | uint64](n T) string {
 	return digits
 }
 
-// clockTime is an instant for people: the time if it is today, else the date too.
+// clockTime is an instant for people: the time of an instant of today, and the date of others too.
 func clockTime(now, at time.Time) string {
 	if at.Year() == now.Year() && at.YearDay() == now.YearDay() {
 		return at.Format("15:04:05")

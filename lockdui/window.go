@@ -9,7 +9,8 @@ import (
 // rowsPerPage is how many rows a table shows at once.
 const rowsPerPage = 200
 
-// window is the part of a table's rows that a page shows, and the addresses of the parts beside it.
+// window is the part of a table's rows that a page shows, and the addresses of the parts before and
+// after it.
 type window struct {
 	First, Last, All int    // numbers of rows, from 1; all are 0 if there are no rows
 	Before, After    string // empty: there is none
