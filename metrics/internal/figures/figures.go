@@ -45,8 +45,8 @@ type Histogram struct {
 
 // How long commits took: their count and their sum, which have no buckets.
 const (
-	CommitDuration     = "lockd_commit_duration_seconds" // begins the names of both
-	CommitDurationHelp = "How long the commits took that succeeded."
+	CommitDuration     = "lockd_commit_duration_seconds"             // the name of both
+	CommitDurationHelp = "How long the commits took that succeeded." // and their help
 )
 
 // All returns every figure, except the commits' duration.
@@ -69,7 +69,7 @@ func gauges() []Figure {
 			func(s *lockd.Stats) float64 { return float64(s.Shares) }),
 		gauge("waiters", "Calls that wait for a lock or a slot.",
 			func(s *lockd.Stats) float64 { return float64(s.Waiters) }),
-		gauge("watchers", "Calls and channels that wait for a change.",
+		gauge("watchers", "Calls that wait for a change.",
 			func(s *lockd.Stats) float64 { return float64(s.Watchers) }),
 		gauge("file_size_bytes", "Size of the file, 0 in memory.",
 			func(s *lockd.Stats) float64 { return float64(s.FileSize) }),
