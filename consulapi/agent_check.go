@@ -65,6 +65,9 @@ func (c *agentCheck) valid() error {
 		return badRequest("Invalid check: lockd keeps TTL checks only, and runs no probes")
 	case c.TTL <= 0:
 		return badRequest("Invalid check: TTL must be > 0 for TTL checks")
+	case time.Duration(c.TTL) < lockd.MinTTL: // the database's text is for programs in Go
+		return badRequest("Invalid check: TTL %v is below %v: was a unit forgotten?",
+			time.Duration(c.TTL), lockd.MinTTL)
 	case sameName(c.id(), serfHealth): // a lapse would end all default sessions
 		return badRequest("Invalid check: serfHealth is the node's own")
 	}

@@ -482,6 +482,19 @@ func TestAgent_N6_DurationsAreAnyNumbers(t *testing.T) {
 	})
 }
 
+// Ensure that a TTL that lacks its unit, and so counts nanoseconds, is refused in words for any
+// client, before anything is registered.
+func TestAgent_N6_TooShortTTL(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		const text = "Bad request: Invalid check: TTL 10ns is below 1ms: was a unit forgotten?"
+		h.want("PUT /v1/agent/check/register", `{"Name":"c","TTL":10}`, 400, text)
+		h.want("PUT /v1/agent/check/register", `{"Name":"c","TTL":"10ns"}`, 400, text)
+		h.want("PUT /v1/agent/service/register", `{"Name":"web","Check":{"TTL":10}}`, 400, text)
+		h.want("GET /v1/agent/services", "", 200, "{}")
+		h.want("PUT /v1/agent/check/register", `{"Name":"c","TTL":"1ms"}`, 200, "")
+	})
+}
+
 // The IDs that clients send statuses to go by the order: Check comes first, as in Consul.
 func TestAgent_N12_NumbersChecks(t *testing.T) {
 	run(t, nil, func(h *harness) {
