@@ -41,7 +41,7 @@ func kvImportCommand() *cli.Command {
 			}
 			for i, k := range keys {
 				pair := &api.KVPair{Key: k.Key, Flags: k.Flags, Value: k.Value}
-				if _, err := c.Put(ctx, pair, nil); err != nil {
+				if err := c.Set(ctx, pair); err != nil {
 					return fmt.Errorf("%d of %d keys are set: %w", i, len(keys), err)
 				}
 			}

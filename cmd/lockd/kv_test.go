@@ -257,6 +257,24 @@ func TestKV_Import_Refused(t *testing.T) {
 	}
 }
 
+// Ensure that an import sets every key that an export has, also one that a server takes in no path.
+func TestKV_Import_Unprintable(t *testing.T) {
+	t.Parallel()
+	from, to := served(t, "--memory"), served(t, "--memory")
+	_, body := send(t, http.DefaultClient, newRequest(t, "PUT", from.url+"/v1/txn", `[
+		{"KV":{"Verb":"set","Key":"a\n","Value":"eA==","Flags":7}},
+		{"KV":{"Verb":"set","Key":"b\u200d","Value":""}},
+		{"KV":{"Verb":"set","Key":"c","Value":"eA=="}}]`))
+	if !strings.Contains(body, `"Errors":null`) {
+		t.Fatal(body)
+	}
+	r := from.at("", "kv", "export")
+	to.at(r.out, "kv", "import").wants(t, 0, "")
+	if again := to.at("", "kv", "export"); again.out != r.out {
+		t.Errorf("got %s, want %s", again.out, r.out)
+	}
+}
+
 // Ensure that a key may have any character, escaped or not: both halves of a surrogate pair, the
 // character that stands for what is not UTF-8, and a text that looks like an escape.
 func TestKV_Import_Escapes(t *testing.T) {

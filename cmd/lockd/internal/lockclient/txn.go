@@ -80,6 +80,19 @@ func (c *Client) txn(ctx context.Context, ops ...*api.KVTxnOp) (*api.KVPair, err
 	return answer.Results[len(answer.Results)-1], nil
 }
 
+// Set sets the value and flags of a key, whatever characters the key has. A server takes one that
+// cannot be printed in no path, but in a transaction, where the value has to be shorter.
+func (c *Client) Set(ctx context.Context, pair *api.KVPair) error {
+	if !strings.ContainsFunc(pair.Key, isUnprintable) {
+		_, err := c.Put(ctx, pair, nil)
+		return err
+	}
+	_, err := c.txn(ctx, &api.KVTxnOp{
+		Verb: api.KVSet, Key: pair.Key, Value: pair.Value, Flags: pair.Flags,
+	})
+	return brief(err)
+}
+
 // lock takes the lock of a key by a transaction whose last operation locks the key, and returns the
 // key as it was granted.
 func (c *Client) lock(ctx context.Context, ops ...*api.KVTxnOp) (*api.KVPair, error) {
