@@ -383,3 +383,26 @@ func TestOpen_WithoutRoom(t *testing.T) {
 		h.put("k", "v2", 0)
 	})
 }
+
+// Ensure that a restore without room says so of the file that was to be made. The name of the one
+// that it writes first means nothing to anybody: that file is gone.
+func TestRestore_WithoutRoom(t *testing.T) {
+	inChild(t, func(h *harness) {
+		h.put("k", strings.Repeat("v", 1<<20), 0)
+		backup := h.backup()
+		folder := h.t.TempDir()
+		path := filepath.Join(folder, "new.db")
+		for _, pages := range []int{2, 8} { // for no empty file, and for one without rows
+			room := h.limit(int64(pages * os.Getpagesize()))
+			err := lockd.Restore(path, bytes.NewReader(backup), 0, nil)
+			room()
+			if !errors.Is(err, syscall.EFBIG) || !strings.Contains(err.Error(), path) ||
+				strings.Contains(err.Error(), ".new") {
+				h.t.Errorf("room for %d pages: got %v", pages, err)
+			}
+			if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
+				h.t.Errorf("room for %d pages: left %v, %v", pages, left, err)
+			}
+		}
+	})
+}

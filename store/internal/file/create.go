@@ -124,11 +124,11 @@ func build(
 		}
 	}
 	if err := t.fill(index, rows); err != nil {
-		return fmt.Errorf("create: %w", reveal(err))
+		return fmt.Errorf("create: %w", system(reveal(err))) // path may be a temporary name
 	}
 	if !o.NoSync {
 		if err := db.Sync(); err != nil {
-			return fmt.Errorf("create: sync: %w", err)
+			return fmt.Errorf("create: sync: %w", system(err))
 		}
 	}
 	return publish()

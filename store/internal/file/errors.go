@@ -51,6 +51,15 @@ func cause(err error) error {
 	return err
 }
 
+// system returns the system's own error that err wraps, without the paths in the text of err. It
+// returns err if that wraps none.
+func system(err error) error {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno
+	}
+	return err
+}
+
 func errRow(row format.Write, err error) error {
 	return fmt.Errorf("write row %.100q of %s: %w", row.Key, format.TableName(row.Table), err)
 }
