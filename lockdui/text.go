@@ -95,26 +95,26 @@ func setting(d time.Duration) string {
 	return text
 }
 
-// cost is a length of time that was measured.
+// cost is a length of time that was measured, in the unit that fits it once it is rounded.
 func cost(d time.Duration) string {
 	switch {
-	case d < time.Millisecond:
+	case d < time.Millisecond-time.Microsecond/2:
 		return fmt.Sprintf("%.0f µs", float64(d)/float64(time.Microsecond))
-	case d < time.Second:
+	case d < time.Second-time.Millisecond/200:
 		return fmt.Sprintf("%.2f ms", float64(d)/float64(time.Millisecond))
 	}
 	return fmt.Sprintf("%.2f s", d.Seconds())
 }
 
-// size is a number of bytes, in the largest unit of which it has at least 1.
+// size is a number of bytes, in the largest unit of which it has at least 1 once it is rounded.
 func size(n int64) string {
 	const kilo = 1000
 	switch {
 	case n < kilo:
 		return fmt.Sprintf("%d bytes", n)
-	case n < kilo*kilo:
+	case n < kilo*kilo-kilo/20:
 		return fmt.Sprintf("%.1f kB", float64(n)/kilo)
-	case n < kilo*kilo*kilo:
+	case n < kilo*kilo*kilo-kilo*kilo/20:
 		return fmt.Sprintf("%.1f MB", float64(n)/kilo/kilo)
 	}
 	return fmt.Sprintf("%.1f GB", float64(n)/kilo/kilo/kilo)
