@@ -14,6 +14,7 @@ type fileView struct {
 	Stats    lockd.Stats
 	Readings []reading
 	Ends     []count
+	Memory   bool // there is no file
 }
 
 func (fileView) template() string { return "file" }
@@ -28,7 +29,7 @@ type count struct {
 func (h *handler) file(_ *http.Request, now time.Time) (content, error) {
 	stats := h.db.Stats()
 	h.meter.note(now, stats)
-	v := fileView{Stats: stats, Readings: h.meter.all()}
+	v := fileView{Stats: stats, Readings: h.meter.all(), Memory: h.memory}
 	ends := v.Stats.Ends
 	v.Ends = []count{
 		{"sessions closed by their owners", ends.Closed},
@@ -73,12 +74,6 @@ func (v fileView) Batch() string {
 // Mean is the mean time that a commit took.
 func (v fileView) Mean() time.Duration {
 	return v.Stats.Commits.Total / time.Duration(max(1, v.Stats.Commits.Count))
-}
-
-// Memory reports whether there is no file.
-func (v fileView) Memory() bool {
-	s := v.Stats
-	return s.FileSize == 0 && s.Commits.Count+s.Commits.Failed == 0 && s.Err == nil
 }
 
 // The size of the curve, as its template has it.

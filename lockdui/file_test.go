@@ -93,4 +93,30 @@ func TestFile_Memory(t *testing.T) {
 	if strings.Contains(page, " size ") {
 		t.Error(page)
 	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w = httptest.NewRecorder()
+	handler.ServeHTTP(w, request(http.MethodGet, "/file", nil))
+	inOrder(t, "/file, closed", words(w.Body.String()), "database closed by its owner",
+		"The database is in memory: it has no file.")
+}
+
+// Ensure that the rate of commits is that of two minutes at least, once the page was looked at for
+// so long, and that older readings are dropped.
+func TestFile_RateOfTwoMinutes(t *testing.T) {
+	run(t, nil, nil, func(h *harness) {
+		for _, look := range []struct {
+			after time.Duration
+			span  string
+		}{
+			{100 * time.Second, "1 min 40 s"}, // readings at 0 and 100 s
+			{30 * time.Second, "2 min 10 s"},  // at 0, 100 and 130 s: the first one is needed
+			{100 * time.Second, "2 min 10 s"}, // at 100, 130 and 230 s
+			{10 * time.Minute, "10 min 00 s"}, // at 230 and 830 s
+		} {
+			h.Advance(look.after)
+			h.shows("/file", "commits a second", "over the last "+look.span)
+		}
+	})
 }

@@ -19,6 +19,7 @@ type handler struct {
 	secret [32]byte // of the tokens of actions
 	roster *roster
 	meter  meter
+	memory bool // the database has no file
 
 	streams atomic.Int64 // the number of streams that are being answered
 }

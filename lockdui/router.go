@@ -43,11 +43,13 @@ func Handler(db *lockd.DB, opts *Options) (http.Handler, error) {
 	h := &handler{db: db, opts: complete, now: complete.Now, roster: newRoster()}
 	h.guard.init(complete.Hosts)
 	_, _ = rand.Read(h.secret[:]) // never fails
-	h.meter.init(h.now(), db.Stats())
+	stats := db.Stats()
+	h.meter.init(h.now(), stats)
+	h.memory = stats.FileSize == 0 && stats.Err == nil // a database that is closed has no size
 	h.views = map[string]view{
 		"": h.locks, "sessions": h.sessions, "key": h.key, "graph": h.graph, "file": h.file,
 	}
-	go h.roster.follow(db, db.Stats().Index)
+	go h.roster.follow(db, stats.Index)
 	return h, nil
 }
 
