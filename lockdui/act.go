@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -24,8 +25,9 @@ const (
 	maxForm     = 128 << 10 // bytes: an escaped key, and a reason
 )
 
-// action does what a form asks for, and returns the address of the page to show afterwards.
-type action func(h *handler, form url.Values) (to string, err error)
+// action does what a form asks for, tells the log, and returns the address of the page to show
+// afterwards.
+type action func(db *lockd.DB, log *slog.Logger, form url.Values) (to string, err error)
 
 // actions has the actions by the last part of their paths.
 var actions = map[string]action{"force-unlock": forceUnlock, "end-session": endSession}
@@ -53,9 +55,10 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request, do action) {
 			"server: load the page again", http.StatusForbidden)
 		return
 	}
-	to, err := do(h, r.PostForm)
+	log := h.opts.Logger.With("from", r.RemoteAddr)
+	to, err := do(h.db, log, r.PostForm)
 	if err != nil {
-		h.opts.Logger.Warn("lockdui: action refused", "from", r.RemoteAddr, "cause", err)
+		log.Warn("lockdui: action refused", "cause", err)
 		status := http.StatusBadRequest
 		if errors.Is(err, lockd.ErrNotHeld) || errors.Is(err, lockd.ErrNoSession) {
 			status = http.StatusConflict // the grant or the session has ended already
@@ -68,7 +71,7 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request, do action) {
 }
 
 // forceUnlock ends the grant of a lock that the page has shown.
-func forceUnlock(h *handler, form url.Values) (string, error) {
+func forceUnlock(db *lockd.DB, log *slog.Logger, form url.Values) (string, error) {
 	key, err := url.QueryUnescape(form.Get("key")) // a form field cannot hold every byte
 	if err != nil {
 		return "", err
@@ -81,23 +84,23 @@ func forceUnlock(h *handler, form url.Values) (string, error) {
 	if strings.TrimSpace(reason) == "" { // DB.ForceUnlock takes an empty reason, the page does not
 		return "", errors.New("the reason is empty: give one, for its owner and the log")
 	}
-	if err := h.db.ForceUnlock(key, fence, reason); err != nil {
+	if err := db.ForceUnlock(key, fence, reason); err != nil {
 		return "", err
 	}
-	h.opts.Logger.Warn("lockdui: lock taken away", "key", key, "fence", fence, "reason", reason)
+	log.Warn("lockdui: lock taken away", "key", key, "fence", fence, "reason", reason)
 	return keyHref(key), nil
 }
 
 // endSession ends a session.
-func endSession(h *handler, form url.Values) (string, error) {
+func endSession(db *lockd.DB, log *slog.Logger, form url.Values) (string, error) {
 	id, err := lockd.ParseSessionID(form.Get("session"))
 	if err != nil {
 		return "", err
 	}
-	if err := h.db.EndSession(id); err != nil {
+	if err := db.EndSession(id); err != nil {
 		return "", err
 	}
-	h.opts.Logger.Warn("lockdui: session ended", "session", id)
+	log.Warn("lockdui: session ended", "session", id)
 	return "sessions?id=" + id.String(), nil
 }
 

@@ -1,9 +1,11 @@
 package lockdui_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"html"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -264,6 +266,32 @@ func TestAct_TellsTheLongestDelay(t *testing.T) {
 				return nil
 			}))
 			h.shows("/key?k="+key, "lock-delay of 40 s begins")
+		}
+	})
+}
+
+// Ensure that the log has the address of the client with each action, refused or not.
+func TestAct_LogsTheClient(t *testing.T) {
+	var log bytes.Buffer
+	opts := *allowed
+	opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	run(t, &opts, nil, func(h *harness) {
+		holder := h.holds("holder", "k")
+		f := h.formOn("/key?k=k")
+		f.fields.Set("reason", "it hangs")
+		end := h.formOn("/sessions?id=" + holder.ID().String())
+		for _, c := range []struct {
+			action string
+			form   form
+			want   string
+		}{
+			{"/force-unlock", f, "lock taken away"},
+			{"/force-unlock", f, "action refused"},
+			{"/end-session", end, "session ended"},
+		} {
+			log.Reset()
+			h.send(c.action, c.form, "", "")
+			inOrder(t, c.action, log.String(), c.want, "from=192.0.2.1:1234") // httptest's client
 		}
 	})
 }
