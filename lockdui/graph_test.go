@@ -81,12 +81,19 @@ func TestGraph_OwnSession(t *testing.T) {
 		only := h.holds("only", "a")
 		h.waits(only, "a")
 		h.hides("/graph", "Some sessions wait", "Waits in chains")
-		h.shows("/graph", "Waits, none of them in a chain", "All waits", "only local a only local")
+		r := h.shows("/graph", "Waits, none of them in a chain", "All waits",
+			"only local a only local")
+		if strings.Contains(r.body, `"Held by" class="hot"`) {
+			t.Error("the wait stands out as one in a circle")
+		}
 
 		other := h.holds("other", "b")
 		h.waits(other, "a")
 		h.waits(only, "b")
-		r := h.shows("/graph", "Some sessions wait for each other")
+		r = h.shows("/graph", "Some sessions wait for each other")
+		if got := strings.Count(r.body, `"Held by" class="hot"`); got != 2 {
+			t.Errorf("%d waits stand out", got)
+		}
 		if got := strings.Count(r.body, `class="arrow hot"`); got != 2 {
 			t.Errorf("%d arrows are in the circle", got)
 		}

@@ -22,7 +22,7 @@ type roster struct {
 	made    map[lockd.SessionID]time.Time // live sessions whose beginnings were noted
 	ended   []ending                      // the newest last
 	missed  bool                          // events were dropped before they were noted
-	changed chan struct{}                 // closed when the next event is noted
+	changed chan struct{}                 // closed when the next event is noted or missed
 }
 
 // ending is the end of a session.
@@ -70,6 +70,7 @@ func (r *roster) miss(db *lockd.DB) {
 	defer r.mu.Unlock()
 	r.missed = true
 	maps.DeleteFunc(r.made, func(id lockd.SessionID, _ time.Time) bool { return !live[id] })
+	r.tellLocked()
 }
 
 // note takes one event.
@@ -89,11 +90,16 @@ func (r *roster) note(event lockd.Event) {
 			Lost: event.Lost, At: event.Time,
 		})
 	}
+	r.tellLocked()
+}
+
+// tellLocked tells those who wait for news.
+func (r *roster) tellLocked() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// news returns a channel that is closed when a session was made or has ended.
+// news returns a channel that is closed when a session was made or has ended, or may have.
 func (r *roster) news() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -155,14 +155,37 @@ func TestSessions_EndsAreMissed(t *testing.T) {
 		const missing = "Some ends are missing"
 		h.shows("/sessions", "lives", "00:00:00", "Ended last", "seen")
 		h.hides("/sessions", missing)
+		gone := []*lockd.Session{h.session("gone"), h.session("gone"), h.session("gone")}
+		h.shows("/sessions", "gone", "4 shown")
 		see := lockdui.Blind(h.Handler)
 		for i := range 30 {
 			h.must(h.session(fmt.Sprintf("s%02d", i)).Close())
+			if i >= 12 && i < 15 {
+				h.must(gone[i-12].Close())
+			}
 		}
 		h.session("also lives")
 		see()
 		h.shows("/sessions", "lives", "00:00:00", "also lives", "2 shown", missing, "seen")
+		if got := lockdui.Beginnings(h.Handler); got > 2 {
+			t.Errorf("the beginnings of %d sessions are kept, and 2 live", got)
+		}
 		h.must(h.session("next").Close())
 		h.shows("/sessions", missing, "next", "seen")
+	})
+}
+
+// Ensure that a page that is followed says at once that ends are missing.
+func TestSessions_EndsAreMissed_AtOnce(t *testing.T) {
+	run(t, nil, nil, func(h *harness) {
+		s := h.follow("/sessions")
+		s.view()
+		time.Sleep(100 * time.Millisecond) // of the bubble: until the stream waits
+		began := time.Now()
+		lockdui.Miss(h.Handler)
+		inOrder(t, "the stream", s.view().words(), "Some ends are missing")
+		if took := time.Since(began); took >= 500*time.Millisecond {
+			t.Errorf("told after %v", took)
+		}
 	})
 }

@@ -1,10 +1,14 @@
 package lockdui_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/lockdtest"
 	"github.com/lockd/lockd/lockdui"
 )
 
@@ -197,4 +201,49 @@ func TestStream_TellsAtOnce(t *testing.T) {
 			s.end()
 		}
 	})
+}
+
+// Ensure that a stream that misses events, because they come faster than it takes them, goes on
+// with those to come: it shows what the missed ones have made, and then only that it is alive.
+func TestStream_EventsAreMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &harness{t: t, DB: lockdtest.New(t, &lockd.Options{History: 1})}
+		var err error
+		h.Handler, err = lockdui.Handler(h.DB.DB, &lockdui.Options{Now: h.Now})
+		h.must(err)
+		s := h.follow("/")
+		s.view()
+		time.Sleep(100 * time.Millisecond) // of the bubble: until the stream waits
+		h.holds("holder", numbered(500)...)
+		for !strings.Contains(s.view().words(), "Locks 500") {
+		}
+		time.Sleep(2 * time.Second) // of the bubble: until the page has all rows
+		for len(s.events) > 0 {
+			<-s.events
+		}
+		began := time.Now()
+		for range 3 {
+			if e := s.next(); e.kind != "alive" {
+				t.Errorf("nothing has changed: %s %s", e.kind, e.words())
+			}
+		}
+		if took := time.Since(began); took < 2*time.Second {
+			t.Errorf("three signs of life within %v", took)
+		}
+		h.holds("late", "later")
+		began = time.Now()
+		inOrder(t, "later", s.view().words(), "Locks 501")
+		if took := time.Since(began); took >= 500*time.Millisecond {
+			t.Errorf("told after %v", took)
+		}
+	})
+}
+
+// numbered returns so many keys.
+func numbered(n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("k/%d", i)
+	}
+	return keys
 }
