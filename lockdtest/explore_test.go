@@ -535,7 +535,8 @@ func TestExplore_Options(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	for _, seed := range []string{"", "x", "1.", "1.x3", "1.s", "1.s3x", ".s3", "-1"} {
+	for _, seed := range []string{"", "x", "1.", "1.x3", "1.s", "1.s3x", ".s3", "-1",
+		"1.s-3", "1.s0", "1.s+3", "1.s9.t3"} {
 		if _, err := lockdtest.CheckSeed(seed); err == nil {
 			t.Errorf("seed %q is taken", seed)
 		}

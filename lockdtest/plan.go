@@ -67,11 +67,16 @@ func parsePlan(seed string) (plan, error) {
 		if part == "" || !strings.ContainsRune(kinds, rune(part[0])) {
 			return p, fmt.Errorf("%q is no seed: %q is no change that is known", seed, part)
 		}
-		step, err := strconv.Atoi(part[1:])
-		if err != nil {
+		step, err := strconv.ParseUint(part[1:], 10, 31)
+		if err != nil || step == 0 {
 			return p, fmt.Errorf("%q is no seed: %q has no step", seed, part)
 		}
-		p.changes = append(p.changes, change{kind(part[0]), step})
+		c := change{kind(part[0]), int(step)}
+		if n := len(p.changes); n > 0 && c.step < p.changes[n-1].step { // it would come late
+			return p, fmt.Errorf("%q is no seed: %q is before the change in front of it", seed,
+				part)
+		}
+		p.changes = append(p.changes, c)
 	}
 	return p, nil
 }
