@@ -113,3 +113,33 @@ func TestExplore_WaitTooLong(t *testing.T) {
 		t.Errorf("got %q, want %q", found.Text, want)
 	}
 }
+
+// Ensure that a context runs by the clock in a process too before which the wall clock was set
+// back: a call waits for as long as its context says, and not for as long as the clock was set.
+func TestExplore_ClockAfterItWasSetBack(t *testing.T) {
+	waited := time.Duration(0)
+	found := lockdtest.Replay(t, "0.b4", func(w *lockdtest.World) {
+		w.Restart(func() {
+			holder, err1 := w.DB().NewSession(nil)
+			waiter, err2 := w.DB().NewSession(nil)
+			if errors.Join(err1, err2) != nil {
+				return
+			}
+			if _, err := holder.TryLock("k", nil); err != nil {
+				w.Errorf("%v", err)
+			}
+			began := w.Clock().Now()
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+			defer cancel()
+			if _, err := waiter.Lock(ctx, "k", nil); !errors.Is(err, context.DeadlineExceeded) {
+				w.Errorf("%v", err)
+			}
+			waited = w.Clock().Now().Sub(began)
+		})
+		_, _ = w.DB().NewSession(&lockd.SessionOptions{LockDelay: time.Minute})
+		w.Yield()
+	})
+	if waited < 3*time.Second || waited > 3*time.Second+100*time.Millisecond {
+		t.Errorf("waited for %v:\n%s", waited, found.Text)
+	}
+}

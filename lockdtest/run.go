@@ -389,6 +389,7 @@ func (w *World) dies(k kind, path string) {
 	w.process.kill()
 	w.monitor.endDelays()
 	w.now = w.now.Add(-back)
+	w.began = w.began.Add(back) // the bubble's clock, by which contexts end, does not go back
 	w.clock.Set(w.now)
 	w.begins(path)
 }

@@ -46,7 +46,7 @@ type World struct {
 	active  time.Time     // when a goroutine of the body went on last
 	end     time.Time     // of the schedule's time
 	epoch   time.Time     // the mock's time at the beginning of the schedule
-	began   time.Time     // the bubble's time then
+	began   time.Time     // the bubble's time when the mock's was epoch
 	woken   chan struct{} // has a value when a wait has ended since the clock began to move
 }
 
