@@ -62,10 +62,12 @@ type Returned struct {
 	Shared      bool
 	Unpublished bool
 	Lost        error
+	Gone        bool // the database no longer has the grant after that, and Lost does not tell it
 }
 
 // Return has the goroutine's call return a lock of the session that the database has not granted.
 func (w *World) Return(id lockd.SessionID, r Returned) {
+	defer func() { r.Unpublished = r.Unpublished || r.Gone }()
 	w.process.handed(hook.Held{
 		Key: r.Key, Session: id, Fence: w.monitor.fence + 1,
 		Err:    func() error { return r.Lost },
@@ -73,6 +75,9 @@ func (w *World) Return(id lockd.SessionID, r Returned) {
 		Holds:  func() bool { return !r.Unpublished },
 	})
 }
+
+// FeignBug lets the check of the database's state return err.
+func (w *World) FeignBug(err error) { w.process.controls.Check = func() error { return err } }
 
 // CheckOptions returns why Explore refuses the options.
 func CheckOptions(opts ExploreOptions) error { return opts.complete() }
@@ -83,13 +88,12 @@ func CheckSeed(seed string) (again string, err error) {
 	return p.String(), err
 }
 
-// Judge returns the promise that a world finds broken by events of one key, "" if none is.
+// Judge returns the promise that a world finds broken by the events, "" if none is.
 func Judge(events ...lockd.Event) string {
 	var w World
 	w.monitor = newMonitor(&w)
-	var k seen
 	for _, e := range events {
-		w.monitor.lock(&k, e)
+		w.monitor.lock(e)
 	}
 	if w.failure == nil {
 		return ""

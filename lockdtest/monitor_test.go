@@ -3,6 +3,7 @@ package lockdtest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -33,6 +34,10 @@ func TestExplore_JudgesGrants(t *testing.T) {
 	ended := func(number byte, mode lockd.LockMode, cause error, index uint64) lockd.Event {
 		e := event(index, mode, 0)
 		e.Ended, e.Cause = session(number), cause
+		return e
+	}
+	at := func(e lockd.Event, key string, index uint64) lockd.Event {
+		e.Key, e.Share.Key, e.Index = key, key, index
 		return e
 	}
 	for name, test := range map[string]struct {
@@ -73,6 +78,21 @@ func TestExplore_JudgesGrants(t *testing.T) {
 		"a fence that falls": {[]lockd.Event{
 			granted(1, x, 2, 0), ended(1, x, lockd.ErrUnlocked, 3), granted(2, x, 1, 0),
 		}, "G8"},
+		"a fence that stays": {[]lockd.Event{
+			granted(1, x, 2, 0), ended(1, x, lockd.ErrUnlocked, 3), at(granted(2, x, 2, 0), "k", 4),
+		}, "G8"},
+		"a share's fence that stays": {[]lockd.Event{
+			granted(1, s, 2, 0), at(granted(2, s, 2, 0), "k", 4),
+		}, "G8"},
+		"two shares of one transaction": {[]lockd.Event{
+			granted(1, s, 2, 0), granted(2, s, 2, 0),
+		}, ""},
+		"a fence below another key's": {[]lockd.Event{
+			granted(1, x, 3, 0), at(granted(2, x, 2, 0), "other", 4),
+		}, "G8"},
+		"two keys of one transaction": {[]lockd.Event{
+			granted(1, x, 3, 0), at(granted(2, x, 3, 0), "other", 3),
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := lockdtest.Judge(test.events...); got != test.want {
@@ -84,7 +104,7 @@ func TestExplore_JudgesGrants(t *testing.T) {
 
 // Ensure that a world knows a lock that a call must not return from one that it may: beside the
 // lock that another call has returned, before it is published, and ahead of a call that has waited
-// for longer.
+// for longer. It also knows that the end of a lock has to be told when that is published.
 func TestExplore_JudgesReturns(t *testing.T) {
 	type returned = lockdtest.Returned
 	const x, s = lockd.Exclusive, lockd.Shared
@@ -101,6 +121,7 @@ func TestExplore_JudgesReturns(t *testing.T) {
 		"lost on its way":           {x, returned{Key: "k", Lost: lockd.ErrExpired}, ""},
 		"not published":             {x, returned{Key: "other", Unpublished: true}, "G3"},
 		"a writer ahead of another": {x, returned{Key: "awaited"}, "G9"},
+		"lost, and not told":        {x, returned{Key: "other", Gone: true}, "G10"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opts := &lockdtest.ExploreOptions{Schedules: 1, Without: noFaults}
@@ -290,4 +311,47 @@ func TestExplore_R7_TakesOverFromTheProcessBefore(t *testing.T) {
 			})
 		}
 	})
+}
+
+// Ensure that a state of the database that is not consistent fails the schedule when the body has
+// ended.
+func TestExplore_ChecksTheState(t *testing.T) {
+	opts := &lockdtest.ExploreOptions{Schedules: 1}
+	found := lockdtest.Search(t, opts, func(w *lockdtest.World) {
+		w.FeignBug(errors.New("a row is missing"))
+		_ = put1(w.DB(), 1)
+	})
+	if !strings.HasPrefix(found.Text, "lockdtest: state: a row is missing\n") {
+		t.Errorf("got %q", found.Text)
+	}
+}
+
+// Ensure that a commit that is under way when the process dies is lost in one schedule and in the
+// file in another, without an answer in either, and that there is no other difference.
+func TestExplore_DiesDuringACommit(t *testing.T) {
+	written := func(seed string) (there bool) {
+		lockdtest.Replay(t, seed, func(w *lockdtest.World) {
+			answered := false
+			w.Restart(func() {
+				if _, there = w.DB().Get("counter"); !there && answered {
+					w.Errorf("an answered write is lost")
+				}
+			})
+			answered = put1(w.DB(), 1) == nil
+		})
+		return there
+	}
+	differ := 0
+	for step := 1; step < 10; step++ {
+		without := written(fmt.Sprintf("0.d%d", step))
+		switch with := written(fmt.Sprintf("0.w%d", step)); {
+		case without && !with:
+			t.Errorf("step %d: the write is there only if the commit under way is lost", step)
+		case without != with:
+			differ++
+		}
+	}
+	if differ != 1 {
+		t.Errorf("the commit is under way in %d steps, want 1", differ)
+	}
 }
