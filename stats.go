@@ -7,7 +7,7 @@ import (
 )
 
 // Stats has the counts of a database: what it has now, and what has happened since it was opened.
-// All except Waiters, GaveUp and Watchers count what is durable.
+// The fields down to Ends, except Waiters, GaveUp and Watchers, count what is durable.
 type Stats struct {
 	Index    uint64 // of the newest transaction that is published
 	Keys     int

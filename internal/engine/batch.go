@@ -240,7 +240,7 @@ func (c *Counts) countHold(ended *Record) {
 		granted = ended.Old.(*schema.Share).Granted
 	} else {
 		row := ended.Old.(*schema.Key)
-		if granted = row.Granted; isSlot(row) {
+		if granted = row.Granted; isContender(row) {
 			holds = &c.SlotHolds
 		}
 	}
@@ -249,8 +249,8 @@ func (c *Counts) countHold(ended *Record) {
 	}
 }
 
-// isSlot reports whether the row, which is locked, is the contender key of its holder. It compares
-// the flags first, because other keys almost never have a semaphore's flags.
-func isSlot(row *schema.Key) bool {
+// isContender reports whether the row, which is locked, is the contender key of its holder. It
+// compares the flags first, because other keys almost never have a semaphore's flags.
+func isContender(row *schema.Key) bool {
 	return row.Flags == semaphoreFlags && contenderOf(row.Key) == row.Session
 }

@@ -27,10 +27,10 @@ type LockView struct {
 
 // LockViews returns all locks that are held, delayed or waited for, in no order.
 func (e *Engine) LockViews(now time.Time) []LockView {
-	pending := e.pending()
+	undecided := e.undecided()
 	views := make([]LockView, 0, len(e.locks))
-	for key, state := range e.known(pending) {
-		if v := e.view(key, state, pending[key], now); !v.free() {
+	for key, state := range e.known(undecided) {
+		if v := e.view(key, state, undecided[key], now); !v.free() {
 			views = append(views, v)
 		}
 	}
@@ -39,7 +39,7 @@ func (e *Engine) LockViews(now time.Time) []LockView {
 
 // known yields the locks that have state beside their rows, or of which something is undecided: the
 // state of these may be empty.
-func (e *Engine) known(pending pending) iter.Seq2[string, *lockState] {
+func (e *Engine) known(undecided undecidedByKey) iter.Seq2[string, *lockState] {
 	return func(yield func(string, *lockState) bool) {
 		for key, state := range e.locks {
 			if !yield(key, state) {
@@ -47,7 +47,7 @@ func (e *Engine) known(pending pending) iter.Seq2[string, *lockState] {
 			}
 		}
 		empty := new(lockState)
-		for key := range pending {
+		for key := range undecided {
 			if e.locks[key] == nil && !yield(key, empty) {
 				return
 			}
@@ -192,64 +192,64 @@ type undecided struct {
 	shares   []*schema.Share         // that were granted or ended
 }
 
-// pending returns what is undecided of each lock, which view shows as it was before. Every key that
-// an undecided batch, or the shared transaction, has changed is in it.
-func (e *Engine) pending() pending {
-	p := make(pending)
+// undecided returns what is undecided of each lock, which view shows as it was before. Every key
+// that an undecided batch, or the shared transaction, has changed is in it.
+func (e *Engine) undecided() undecidedByKey {
+	all := make(undecidedByKey)
 	for _, b := range []*Batch{e.flying, e.open} { // the older one first
 		if b == nil {
 			continue
 		}
 		for i := range b.events {
 			if b.events[i].Space&(SpaceKeys|SpaceShares) != 0 {
-				p.addEvent(&b.events[i])
+				all.addEvent(&b.events[i])
 			}
 		}
-		p.addEffects(b.effects)
+		all.addEffects(b.effects)
 	}
 	if tx := &e.own; tx.shared {
 		for _, key := range tx.passed {
-			p.of(key)
+			all.of(key)
 		}
 		for _, share := range tx.passedShares {
-			p.addShare(share)
+			all.addShare(share)
 		}
-		p.addEffects(tx.effects)
+		all.addEffects(tx.effects)
 	}
-	return p
+	return all
 }
 
-// pending is what is undecided, by key.
-type pending map[string]*undecided
+// undecidedByKey is what is undecided of each lock, by its key.
+type undecidedByKey map[string]*undecided
 
 // of returns what is undecided of the key.
-func (p pending) of(key string) *undecided {
-	if p[key] == nil {
-		p[key] = &undecided{}
+func (all undecidedByKey) of(key string) *undecided {
+	if all[key] == nil {
+		all[key] = &undecided{}
 	}
-	return p[key]
+	return all[key]
 }
 
 // addEvent adds the change of a key or of one of its shares.
-func (p pending) addEvent(event *Event) {
-	p.of(event.Name)
+func (all undecidedByKey) addEvent(event *Event) {
+	all.of(event.Name)
 	switch event.Body.Kind {
 	case ShareGranted, ShareEnded:
-		p.addShare(cmp.Or(event.Body.Old.(*schema.Share), event.Body.New.(*schema.Share)))
+		all.addShare(cmp.Or(event.Body.Old.(*schema.Share), event.Body.New.(*schema.Share)))
 	}
 }
 
-func (p pending) addShare(share *schema.Share) {
-	u := p.of(share.Key())
+func (all undecidedByKey) addShare(share *schema.Share) {
+	u := all.of(share.Key())
 	u.shares = append(u.shares, share)
 }
 
 // addEffects adds what the effects have changed. They are later than those added before.
-func (p pending) addEffects(effects []Effect) {
+func (all undecidedByKey) addEffects(effects []Effect) {
 	for i := range effects {
 		switch f := &effects[i]; f.Kind {
 		case delaySet:
-			if u := p.of(f.delay.key); !u.replaces {
+			if u := all.of(f.delay.key); !u.replaces {
 				u.replaces, u.delay = true, f.replaced
 			}
 		case WaiterServed, WaiterLeft:
@@ -258,7 +258,7 @@ func (p pending) addEffects(effects []Effect) {
 			}
 			for j := range f.Waiter.claims {
 				c := &f.Waiter.claims[j]
-				u := p.of(c.key)
+				u := all.of(c.key)
 				u.aside = append(u.aside, &c.place)
 			}
 		}
@@ -277,10 +277,10 @@ type awaited struct {
 // most awaited first. Of two with as many waiters, the lock whose first waiter has waited longer
 // comes first, and then the smaller key.
 func (e *Engine) MostAwaited(n int, now time.Time) []LockView {
-	pending := e.pending()
+	undecided := e.undecided()
 	var most []awaited
-	for key, state := range e.known(pending) {
-		if a := awaitedOf(key, state, pending[key]); a.waiters > 0 {
+	for key, state := range e.known(undecided) {
+		if a := awaitedOf(key, state, undecided[key]); a.waiters > 0 {
 			most = append(most, a)
 		}
 	}
@@ -290,7 +290,7 @@ func (e *Engine) MostAwaited(n int, now time.Time) []LockView {
 	})
 	var views []LockView
 	for _, a := range most[:min(max(0, n), len(most))] {
-		views = append(views, e.view(a.key, a.state, pending[a.key], now))
+		views = append(views, e.view(a.key, a.state, undecided[a.key], now))
 	}
 	return views
 }

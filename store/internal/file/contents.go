@@ -191,7 +191,7 @@ func (w *pageWalk) walkLog(f *found, buckets buckets) (err error) {
 		}
 		// At depths of their own, so that the pages of both stay in memory.
 		err := w.walkBucket(b, int(number), func(_ uint64, content []byte) error {
-			s, err := newSegment(number, b.root(), int(w.meta.pageSize), content)
+			s, err := segmentOf(number, b.root(), int(w.meta.pageSize), content)
 			if err != nil {
 				return err
 			}

@@ -43,7 +43,7 @@ func (s *salvage) addSegment(number byte, page uint64) {
 	size := uint64(mostSegment) + 2*s.pageSize // far behind its end, where no sector is sound
 	head := s.read(page, 1)
 	_, _, length := extent(head, leafFlag, 0)
-	named := (length + uint64(segmentPrefix) + sectorSize) / sectorSize // as newSegment has it
+	named := (length + uint64(segmentPrefix) + sectorSize) / sectorSize // as segmentOf has it
 	size = max(size, min(named*sectorSize, uint64(s.size)))
 	pages := min(size/s.pageSize, s.pages-page)
 	if !s.afford(pages) {

@@ -132,9 +132,9 @@ func errSector(place int, segment byte) error {
 		place, segment)
 }
 
-// newSegment returns the segment of a bucket with that root, from a leaf of it, which has to be the
+// segmentOf returns the segment of a bucket with that root, from a leaf of it, which has to be the
 // root.
-func newSegment(number byte, root uint64, pageSize int, content []byte) (*segment, error) {
+func segmentOf(number byte, root uint64, pageSize int, content []byte) (*segment, error) {
 	damaged := corrupt("segment %d of its log: it is not one", number)
 	if elementCount(content) != 1 || root == 0 || pageNumber(content) != root {
 		return nil, damaged
