@@ -16,6 +16,7 @@ var pureImports = []string{
 // pureNames lists what it may use of the packages that have more than data.
 var pureNames = map[string][]string{
 	"fmt":                           {"Errorf", "Sprintf"},
+	"iter":                          {"Seq", "Seq2"}, // Pull runs a goroutine
 	modulePath + "/internal/expiry": {"End", "Grant", "Heap", "Item", "Notice", "Renewal"},
 	modulePath + "/internal/hub":    {"Event"},
 }
@@ -111,6 +112,7 @@ func TestEngine_Reports(t *testing.T) {
 		fromText(t, "internal/engine/lock.go", `package engine
 			import (
 				"fmt"
+				"iter"
 				"slices"
 				"sync"
 				"time"
@@ -128,7 +130,7 @@ func TestEngine_Reports(t *testing.T) {
 			}
 			var now, then = time.Now(), time.Unix(0, 0)
 			var heap, alarm = expiry.Heap{}, expiry.NewAlarm(nil, nil)
-			func h(c clock.Clock) { c.Now() }`),
+			func h(c clock.Clock, seq iter.Seq[int]) { c.Now(); iter.Pull(seq) }`),
 		fromText(t, "internal/engine/lock_test.go", `package engine_test
 			import "sync"
 			func f() { go f() }`),
@@ -136,15 +138,16 @@ func TestEngine_Reports(t *testing.T) {
 			import "sync"
 			func f() { go f() }`),
 	}, "internal/engine"),
-		"lock.go:5: imports sync",
-		"lock.go:9: has a channel",
-		"lock.go:11: has a go statement",
-		"lock.go:12: has a select statement",
-		"lock.go:15: has a send to a channel",
-		"lock.go:16: has a receive from a channel",
-		"lock.go:17: uses fmt.Println",
-		"lock.go:19: uses time.Now",
-		"lock.go:20: uses expiry.NewAlarm",
-		"lock.go:21: uses Clock.Now",
+		"lock.go:6: imports sync",
+		"lock.go:10: has a channel",
+		"lock.go:12: has a go statement",
+		"lock.go:13: has a select statement",
+		"lock.go:16: has a send to a channel",
+		"lock.go:17: has a receive from a channel",
+		"lock.go:18: uses fmt.Println",
+		"lock.go:20: uses time.Now",
+		"lock.go:21: uses expiry.NewAlarm",
+		"lock.go:22: uses Clock.Now",
+		"lock.go:22: uses iter.Pull",
 	)
 }
