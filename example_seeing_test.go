@@ -85,7 +85,7 @@ func ExampleDB_History() {
 	// Output:
 	// renew: <nil>
 	// "", then "worker-1": <nil>
-	// "worker-1", then "": session expired: not renewed within its TTL: last renewal 15s ago
+	// "worker-1", then "": session expired: not renewed within its TTL: last renewal 15s earlier
 }
 
 // How much there is.

@@ -66,7 +66,7 @@ func TestHistory_TellsEachTransition(t *testing.T) {
 			"1s released by \"b\": closed by its owner",
 			"2s granted to \"a\"", "2s lost by \"a\": key deleted",
 			"2s granted to \"c\"", "16s lost by \"c\": session expired: not renewed within its "+
-				"TTL: last renewal 10s ago",
+				"TTL: last renewal 10s earlier",
 		)
 		h.mustHistory("other", "0s granted to \"b\"", "1s released by \"b\": closed by its owner")
 		h.mustHistory("none")
@@ -178,7 +178,7 @@ func TestCauses_SayTheirDetail(t *testing.T) {
 		"EndSession":      "session destroyed",
 		"EndSessionInTxn": "session destroyed",
 		"TTL": "session expired: not renewed within its TTL: " +
-			"last renewal 10s ago",
+			"last renewal 10s earlier",
 		"NodeRemoved":    `node of the session removed: "db1"`,
 		"NodeRenamed":    `node of the session removed: "db1"`,
 		"ServiceRemoved": `check of the session removed: "ping"`,
@@ -218,8 +218,8 @@ func TestErrExpired_SaysWhenTheLastRenewalWas(t *testing.T) {
 		h.advance(9 * time.Second)
 		h.must(s.Renew())
 		h.advance(15200 * time.Millisecond)
-		if text := s.Err().Error(); !strings.HasSuffix(text, ": last renewal 15s ago") &&
-			!strings.HasSuffix(text, ": last renewal 15.2s ago") {
+		if text := s.Err().Error(); !strings.HasSuffix(text, ": last renewal 15s earlier") &&
+			!strings.HasSuffix(text, ": last renewal 15.2s earlier") {
 			h.t.Errorf("got %q", text)
 		}
 	})

@@ -66,11 +66,11 @@ func missing(sentinel error, name string) error {
 	return fmt.Errorf("%w: %.100q", sentinel, name)
 }
 
-// lapse is ErrExpired with the time since the last renewal.
-type lapse struct{ ago time.Duration }
+// lapse is ErrExpired with the time from the last renewal to the end: its text is read later too.
+type lapse struct{ unrenewed time.Duration }
 
 func (l *lapse) Error() string {
-	return ErrExpired.Error() + ": last renewal " + Span(l.ago) + " ago"
+	return ErrExpired.Error() + ": last renewal " + Span(l.unrenewed) + " earlier"
 }
 
 func (l *lapse) Unwrap() error { return ErrExpired }
