@@ -202,8 +202,8 @@ func gaveUp(ended error, locks int, blocked *engine.Blocked) error {
 // Lock acquires the key's lock. It blocks until the holder has released it, or was lost and its
 // lock-delay is over. Waiters are served in order (G9), including waiters of one session: two
 // goroutines with one session exclude each other, and a goroutine that locks a key twice waits for
-// itself. A lock that the session holds in this mode without a handle, by Txn.Lock or from before a
-// restart, is taken over as it is, ahead of the waiters (R7).
+// itself, unless both calls share the lock. A lock that the session holds in this mode without a
+// handle, by Txn.Lock or from before a restart, is taken over as it is, ahead of the waiters (R7).
 //
 // If ctx ends first, the error is also a *LockedError that says what was in the way, unless ctx had
 // ended before the call or only a commit was in the way. If ctx carries the locks that its
@@ -268,7 +268,7 @@ func (s *Session) cause(err error) error {
 // context that is cancelled when the lock is lost or ctx ends. With nil opts the key is deleted
 // with the lock (RemoveAfter).
 //
-// It returns fn's error as it is. If the lock was lost before fn returned, the error is also
+// It returns fn's error as it is. If the lock ended before fn returned, the error is also
 // ErrNotHeld and the cause. If Unlock fails, the error is Unlock's too; after ErrCommit the next
 // commit that succeeds releases the lock.
 func (s *Session) WithLock(

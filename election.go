@@ -95,7 +95,7 @@ func (e *panicError) Unwrap() error {
 // proof of the leadership and a context that is cancelled when the leadership is lost or ctx ends.
 // When fn has returned, Lead resigns if it still leads, and:
 //
-//   - If the leadership was lost, it ignores what fn returned and campaigns again.
+//   - If the leadership had ended, it ignores what fn returned and campaigns again.
 //   - If ctx has ended, it returns ctx's error, joined with fn's error if that is another.
 //   - If fn panicked, it logs the stack and campaigns again after a backoff, from 1 s up to 1 min.
 //     The error that Lead returns in the end has the last panic. If fn called runtime.Goexit, Lead

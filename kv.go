@@ -27,8 +27,8 @@ type Entry struct {
 	Fence       uint64 // the index of the last grant of the free lock, or of a Downgrade
 }
 
-// Sequencer returns the proof of the lock that the entry shows. If the lock is free, it proves
-// nothing, and DB.If refuses every write with it.
+// Sequencer returns the proof of the lock that the entry shows. If the lock is free or shared, it
+// proves nothing, and DB.If refuses every write with it.
 func (e Entry) Sequencer() Sequencer {
 	return Sequencer{Key: e.Key, Session: e.Session, LockIndex: e.LockIndex, Fence: e.Fence}
 }

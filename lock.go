@@ -152,10 +152,10 @@ func (l *Lock) Context(parent context.Context) context.Context {
 // Unlock releases the lock, without a lock-delay (G7); the first waiter is granted it in the same
 // transaction.
 //
-// It returns nil, also when repeated. If the lock was lost, or released by Txn.Unlock, it changes
-// nothing, and returns ErrNotHeld and the cause. If the database was closed and its file keeps the
-// lock, it returns ErrClosed. After ErrCommit the lock is still held, and Unlock may be called
-// again.
+// It returns nil, also when repeated. If the lock has ended otherwise, maybe with its session, it
+// changes nothing, and returns ErrNotHeld and the cause. If the database was closed and its file
+// keeps the lock, it returns ErrClosed. After ErrCommit the lock is still held, and Unlock may be
+// called again.
 func (l *Lock) Unlock() error { return wrap("unlock", l.Key(), l.unlock()) }
 
 func (l *Lock) unlock() error { return l.end((*engine.Txn).Release) }
