@@ -14,7 +14,7 @@ import (
 // defaults. It is read once and not kept.
 type Options struct {
 	// MinTTL is the shortest TTL that a session may have, like Consul's session_ttl_min (S13). The
-	// default is 10 s, the least is lockd.MinTTL.
+	// default is 10 s, the least is lockd.MinTTL, the most 24 h.
 	MinTTL time.Duration
 
 	// GraceTTLs is for how many more TTLs a session lives if it is not renewed within the first. It
