@@ -205,9 +205,10 @@ func gaveUp(ended error, locks int, blocked *engine.Blocked) error {
 // itself, unless both calls share the lock. A lock that the session holds in this mode without a
 // handle, by Txn.Lock or from before a restart, is taken over as it is, ahead of the waiters (R7).
 //
-// If ctx ends first, the error is also a *LockedError that says what was in the way, unless ctx had
-// ended before the call or only a commit was in the way. If ctx carries the locks that its
-// goroutine holds, a call that would wait for ever is refused with a *DeadlockError (R14).
+// The end of ctx ends the wait, never the lock. If ctx ends first, the error is also a *LockedError
+// that says what was in the way, unless ctx had ended before the call or only a commit was in the
+// way. If ctx carries the locks that its goroutine holds, a call that would wait for ever is
+// refused with a *DeadlockError (R14).
 func (s *Session) Lock(ctx context.Context, key string, opts *LockOptions) (*Lock, error) {
 	var lock [1]*Lock
 	err := s.acquire(ctx, []string{key}, opts, lock[:])
