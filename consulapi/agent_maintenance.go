@@ -6,8 +6,9 @@ import (
 	"github.com/lockd/lockd/catalog"
 )
 
-// maintain puts or removes the check that says that a node or a service is not to be used. It ends
-// no session, since none is bound to such a check (N10, N11).
+// maintain puts or removes the check that says that a node or a service is not to be used (N10,
+// N11). The check is critical, so no session can be bound to it (S18), unless it was registered
+// with another status.
 func (h *handler) maintain(r *request, c catalog.Check) (answer, error) {
 	if !r.has("enable") {
 		return answer{}, badRequest("Missing value for enable")
