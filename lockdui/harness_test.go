@@ -42,16 +42,22 @@ func run(t *testing.T, opts *lockdui.Options, setup, test func(h *harness)) {
 		if setup != nil {
 			setup(h)
 		}
-		options := lockdui.Options{}
-		if opts != nil {
-			options = *opts
-		}
-		options.Now = h.Now
-		var err error
-		h.Handler, err = lockdui.Handler(h.DB.DB, &options)
-		h.must(err)
+		h.mount(opts)
 		test(h)
 	})
+}
+
+// mount makes the pages of the database.
+func (h *harness) mount(opts *lockdui.Options) {
+	h.t.Helper()
+	options := lockdui.Options{}
+	if opts != nil {
+		options = *opts
+	}
+	options.Now = h.Now
+	var err error
+	h.Handler, err = lockdui.Handler(h.DB.DB, &options)
+	h.must(err)
 }
 
 func (h *harness) must(err error) {

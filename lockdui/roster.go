@@ -93,7 +93,7 @@ func (r *roster) note(event lockd.Event) {
 	r.tellLocked()
 }
 
-// tellLocked tells those who wait for news.
+// tellLocked wakes the streams that wait for news.
 func (r *roster) tellLocked() {
 	close(r.changed)
 	r.changed = make(chan struct{})

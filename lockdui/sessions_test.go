@@ -147,9 +147,7 @@ func TestSessions_LastHundredEnds(t *testing.T) {
 func TestSessions_EndsAreMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &harness{t: t, DB: lockdtest.New(t, &lockd.Options{History: 10})}
-		var err error
-		h.Handler, err = lockdui.Handler(h.DB.DB, &lockdui.Options{Now: h.Now})
-		h.must(err)
+		h.mount(nil)
 		h.session("lives")
 		h.must(h.session("seen").Close())
 		const missing = "Some ends are missing"

@@ -208,9 +208,7 @@ func TestStream_TellsAtOnce(t *testing.T) {
 func TestStream_EventsAreMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &harness{t: t, DB: lockdtest.New(t, &lockd.Options{History: 1})}
-		var err error
-		h.Handler, err = lockdui.Handler(h.DB.DB, &lockdui.Options{Now: h.Now})
-		h.must(err)
+		h.mount(nil)
 		s := h.follow("/")
 		s.view()
 		time.Sleep(100 * time.Millisecond) // of the bubble: until the stream waits
