@@ -81,7 +81,11 @@ type inUse struct {
 
 // Error returns the text: the file, the process that has it open, and what to do.
 func (e *inUse) Error() string {
-	text, _, _ := strings.Cut(e.err.Error(), "; ")
+	text := e.err.Error()
+	reason := max(0, strings.LastIndex(text, lockd.ErrInUse.Error())) // behind the path
+	if advice := strings.LastIndex(text[reason:], "; "); advice >= 0 {
+		text = text[:reason+advice]
+	}
 	return text + "; " + e.advice
 }
 

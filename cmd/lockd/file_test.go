@@ -116,15 +116,20 @@ func TestOnFile_Refused(t *testing.T) {
 				t.Errorf("%s: %v", absent, err)
 			}
 			db := open(t, fileWith(t, "v"))
-			used := filepath.Join(filepath.Dir(path), "used.db")
+			used := filepath.Join(filepath.Dir(path), "in; use.db")
 			if err := db.Close(); err != nil {
 				t.Fatal(err)
 			}
 			db = open(t, used)
 			r = command(t, "", name, "--wait", "1ms", used)
 			r.wants(t, exitInUse, fmt.Sprint(os.Getpid()))
-			r.wants(t, exitInUse, "was not closed within 1ms")
+			r.wants(t, exitInUse, used)
 			r.wants(t, exitInUse, "it was not closed within 1ms; ")
+			r = command(t, "", name, "--wait", "0s", used)
+			r.wants(t, exitInUse, "; end that process")
+			if strings.Contains(r.complaints, "close it where") {
+				t.Errorf("has the library's advice too: %s", r.complaints)
+			}
 			if err := db.Close(); err != nil {
 				t.Fatal(err)
 			}

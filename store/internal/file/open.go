@@ -211,9 +211,13 @@ func openBolt(path string, o Options, options *bbolt.Options) (db *bbolt.DB, err
 		db, err = bbolt.Open(path, 0, options)
 		return err
 	})
-	if errors.Is(err, berrors.ErrTimeout) {
-		return nil, fmt.Errorf("%w%s: it was not closed within %v; close it where it is open, in "+
-			"this process or another, or allow more time", ErrInUse, by(path), max(o.Timeout, 0))
+	if !errors.Is(err, berrors.ErrTimeout) {
+		return db, err
 	}
-	return db, err
+	const advice = "close it where it is open, in this process or another, or allow"
+	if o.Timeout <= 0 {
+		return nil, fmt.Errorf("%w%s; %s time for that", ErrInUse, by(path), advice)
+	}
+	return nil, fmt.Errorf("%w%s: it was not closed within %v; %s more time", ErrInUse, by(path),
+		o.Timeout, advice)
 }

@@ -108,6 +108,9 @@ func TestFile_InUse(t *testing.T) {
 		if !errors.Is(err, store.ErrInUse) || !strings.Contains(err.Error(), path) {
 			t.Errorf("with a timeout of %v: got %v, want ErrInUse and the path", timeout, err)
 		}
+		if waited := strings.Contains(err.Error(), "within 1ms"); waited != (timeout > 0) {
+			t.Errorf("with a timeout of %v: got %q, want the time if there is one", timeout, err)
+		}
 	}
 	commit(t, f, 2, mark("m", 1))
 	closeFile(t, f)
