@@ -126,7 +126,7 @@ func TestOnFile_Refused(t *testing.T) {
 			r.wants(t, exitInUse, used)
 			r.wants(t, exitInUse, "it was not closed within 1ms; ")
 			r = command(t, "", name, "--wait", "0s", used)
-			r.wants(t, exitInUse, "; end that process")
+			r.wants(t, exitInUse, "the call did not wait; ")
 			if strings.Contains(r.complaints, "close it where") {
 				t.Errorf("has the library's advice too: %s", r.complaints)
 			}

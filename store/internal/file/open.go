@@ -214,10 +214,10 @@ func openBolt(path string, o Options, options *bbolt.Options) (db *bbolt.DB, err
 	if !errors.Is(err, berrors.ErrTimeout) {
 		return db, err
 	}
-	const advice = "close it where it is open, in this process or another, or allow"
-	if o.Timeout <= 0 {
-		return nil, fmt.Errorf("%w%s; %s time for that", ErrInUse, by(path), advice)
+	waited := "the call did not wait"
+	if o.Timeout > 0 {
+		waited = fmt.Sprintf("it was not closed within %v", o.Timeout)
 	}
-	return nil, fmt.Errorf("%w%s: it was not closed within %v; %s more time", ErrInUse, by(path),
-		o.Timeout, advice)
+	return nil, fmt.Errorf("%w%s: %s; close it where it is open, in this process or another, or "+
+		"allow more time", ErrInUse, by(path), waited)
 }
