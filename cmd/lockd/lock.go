@@ -44,6 +44,9 @@ func lockCommand() *cli.Command {
 			"each second while the lock is shared, and is in no queue. A share that is\n" +
 			"taken away is noticed within a fifth of the TTL. A Consul agent has exclusive\n" +
 			"locks only: there --shared takes one of those, and says so.\n\n" +
+			"If the server cannot be reached, or fails, while the lock is waited for, that is\n" +
+			"said once, and the server asked again each second for as long as the session is\n" +
+			"known to live.\n\n" +
 			"With -n, KEY is the prefix of a semaphore, as of consul lock -n. All who use\n" +
 			"it name the same limit, or 0 for the one that it has.\n" +
 			"If standard input is a terminal, CMD's is empty: it could not read from it.\n" +
@@ -194,6 +197,9 @@ func lockedOf(cmd *cli.Command, args []string) (locked, error) {
 	what.command = exec.Command(args[1], args[2:]...)
 	what.command.Stdin = cmd.Root().Reader
 	what.command.Stdout, what.command.Stderr = cmd.Root().Writer, cmd.Root().ErrWriter
+	what.session.Retrying = func(err error) {
+		complain(cmd.Root().ErrWriter, "lock: not acquired yet: %v; asking again each second", err)
+	}
 	if f, ok := cmd.Root().Reader.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
 		what.command.Stdin = nil
 	}

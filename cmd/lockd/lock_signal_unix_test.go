@@ -184,6 +184,26 @@ func endedSoon(t *testing.T, began time.Time) {
 	}
 }
 
+// Ensure that a person at a shell is told what a wait is about that the server's failures prolong.
+func TestLock_SaysThatItAsksAgain(t *testing.T) {
+	t.Parallel()
+	db, s := testServer(t)
+	var failed atomic.Bool
+	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/txn" && failed.CompareAndSwap(false, true) {
+			http.Error(w, "no space left on device", http.StatusInternalServerError)
+			return
+		}
+		s.Config.Handler.ServeHTTP(w, r)
+	}))
+	defer failing.Close()
+	p := locking(t, failing.URL, nil, "exit 5")
+	p.rest()
+	p.ends(5, "lockd: lock: not acquired yet: Put \""+failing.URL+"/v1/txn\": 500: no space left "+
+		"on device; asking again each second\n")
+	nothingLeft(t, db)
+}
+
 // Ensure that a release that fails is tried again.
 func TestLock_GivenBackLater(t *testing.T) {
 	t.Parallel()

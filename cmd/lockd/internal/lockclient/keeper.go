@@ -24,14 +24,18 @@ type SessionOptions struct {
 	// DeleteKeys deletes the keys whose locks the session holds when it ends; else their locks are
 	// released.
 	DeleteKeys bool
+	// Retrying, unless it is nil, is called by Lock, Share and Acquire when an attempt fails with
+	// an error that does not end the wait. It is called again only after the server has answered.
+	Retrying func(err error)
 }
 
 // Keeper keeps a session alive, until it is closed. Its methods may be called by many goroutines.
 // The zero value is not usable; Client.Keep gives one.
 type Keeper struct {
-	client *Client
-	id     string
-	ttl    time.Duration
+	client   *Client
+	id       string
+	ttl      time.Duration
+	retrying func(err error)
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
@@ -58,7 +62,8 @@ func (c *Client) Keep(ctx context.Context, opts SessionOptions) (*Keeper, error)
 	if err != nil {
 		return nil, err
 	}
-	k := &Keeper{client: c, id: id, ttl: opts.TTL, last: sent, delay: opts.LockDelay}
+	k := &Keeper{client: c, id: id, ttl: opts.TTL, last: sent, delay: opts.LockDelay,
+		retrying: opts.Retrying}
 	k.lost, k.endLost = context.WithCancelCause(context.Background())
 	k.life, k.end = context.WithCancel(context.Background())
 	k.running.Go(k.renew)

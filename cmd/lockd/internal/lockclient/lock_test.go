@@ -348,6 +348,44 @@ func TestLock_ServerAway(t *testing.T) {
 	})
 }
 
+// Ensure that a wait tells of the first of the failures in a row that do not end it, and of the
+// next one after the server has answered.
+func TestLock_TellsOfRetries(t *testing.T) {
+	run(t, func(h *harness) {
+		var told []string
+		k, err := h.client().Keep(h.t.Context(), lockclient.SessionOptions{
+			Name: "waits", TTL: ttl,
+			Retrying: func(err error) { told = append(told, err.Error()) },
+		})
+		h.must(err)
+		holder := h.keep(0)
+		first := h.lock(holder, "k")
+		h.fail(broken, "/v1/kv/")
+		for at, f := range map[time.Duration]fault{
+			5 * time.Second: none, 30 * time.Second: busy, 100 * time.Second: none,
+		} {
+			time.AfterFunc(at, func() { h.fail(f, "/v1/kv/") })
+		}
+		time.AfterFunc(2*time.Minute, func() { h.must(first.Unlock(h.t.Context())) })
+		_, err = k.Lock(h.t.Context(), "k", lockclient.UntilDone)
+		h.must(err)
+		if len(told) != 2 || !strings.Contains(told[0], "500: broken") ||
+			!strings.Contains(told[1], "429: busy") {
+			t.Errorf("told %q, want one failure of each of the two times", told)
+		}
+
+		told = nil
+		h.fail(broken, "/v1/kv/")
+		_, err = k.Lock(h.t.Context(), "other", lockclient.AtOnce)
+		if err == nil || told != nil {
+			t.Errorf("got %v, told %q, of a call that does not try again", err, told)
+		}
+		h.fail(none, "")
+		h.close(k)
+		h.close(holder)
+	})
+}
+
 // takings take a lock, a share or a slot at a key.
 var takings = map[string]func(*harness, *lockclient.Keeper, string) *lockclient.Lock{
 	"Lock": (*harness).lock, "Share": (*harness).share,

@@ -62,6 +62,7 @@ func (k *Keeper) take(
 	defer cancel()
 	var wait Wait
 	var known error // why the last attempt failed, of those that ctx did not end
+	told := false   // that the last attempt failed, and not because of the state
 	for {
 		index, err := try(bound, wait)
 		if err == nil {
@@ -86,7 +87,10 @@ func (k *Keeper) take(
 			return fmt.Errorf("%w: %w", ErrNotAcquired, k.client.explain(ctx, key, known))
 		case !blocked && (patience == AtOnce || lasting(err)):
 			return err
+		case !blocked && !told && k.retrying != nil:
+			k.retrying(err)
 		}
+		told = !blocked
 		wait = Wait{Index: index, For: retry}
 		if _, isHeld := errors.AsType[*obstacle](err); isHeld {
 			wait.For = longPoll
