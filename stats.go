@@ -12,12 +12,12 @@ type Stats struct {
 	Index    uint64 // of the newest transaction that is published
 	Keys     int
 	Sessions int
-	Locks    int // held exclusively
+	Locks    int // held exclusively, slots among them
 	Shares   int // holders of shared locks
 	Waiters  int // calls that wait for a lock or a slot
 	Watchers int // calls of Watch and Wait that wait
 
-	Grants uint64 // how often a lock was granted
+	Grants uint64 // how often a lock or a slot was granted
 
 	// LockWaits and SlotWaits count the waits of the calls that were granted their locks or slot; a
 	// call of LockAll is one wait. A wait lasts from joining the queue to the grant (Holder.Since),

@@ -16,11 +16,12 @@
 //
 //	up                         1 while the database takes writes, 0 if it is closed or has failed
 //	index                      of the newest transaction
-//	keys, sessions, locks      how many there are; of locks, those that are held exclusively
+//	keys, sessions, locks      how many there are; of locks, those that are held
+//	                           exclusively, slots among them
 //	shares                     how many holders shared locks have
 //	waiters, watchers          how many calls wait for a lock or a slot, or for a change
 //	file_size_bytes            the size of the file
-//	grants_total               how often a lock was granted
+//	grants_total               how often a lock or a slot was granted, waited for or not
 //	lock_wait_seconds          histogram of the waits for locks that ended with the grant
 //	slot_wait_seconds          the same of the waits for slots of semaphores
 //	waits_given_up_total       how many calls waited and returned without a grant

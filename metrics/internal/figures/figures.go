@@ -63,7 +63,7 @@ func gauges() []Figure {
 			func(s *lockd.Stats) float64 { return float64(s.Keys) }),
 		gauge("sessions", "Sessions that live.",
 			func(s *lockd.Stats) float64 { return float64(s.Sessions) }),
-		gauge("locks", "Locks that are held exclusively.",
+		gauge("locks", "Locks that are held exclusively, slots among them.",
 			func(s *lockd.Stats) float64 { return float64(s.Locks) }),
 		gauge("shares", "Holders of locks that are shared.",
 			func(s *lockd.Stats) float64 { return float64(s.Shares) }),
@@ -89,7 +89,7 @@ func up(s *lockd.Stats) float64 {
 
 func counters() []Figure {
 	return []Figure{
-		counter("grants_total", "Grants of locks.",
+		counter("grants_total", "Grants of locks and slots, waited for or not.",
 			func(s *lockd.Stats) uint64 { return s.Grants }),
 		counter("waits_given_up_total", "Calls that waited and returned without a grant.",
 			func(s *lockd.Stats) uint64 { return s.GaveUp }),
