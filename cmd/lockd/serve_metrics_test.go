@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -45,6 +47,24 @@ func TestServe_Metrics(t *testing.T) {
 	}
 	if body := get(t, s.url+"/v1/agent/metrics"); !strings.Contains(body, "lockd.keys") {
 		t.Errorf("the agent's: %s", body)
+	}
+	s.end()
+}
+
+// Ensure that the document for operators has each of the server's own metrics in a table.
+func TestServe_Metrics_AreDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../doc/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := served(t, "--memory")
+	names := regexp.MustCompile(`(?m)^# TYPE lockd_(\w+)`)
+	for _, name := range names.FindAllStringSubmatch(get(t, s.url+"/metrics"), -1) {
+		row := regexp.MustCompile("(?m)^\\| (`\\w+`, )*`" + name[1] + "`")
+		if !row.Match(text) {
+			t.Errorf("no row of a table begins with `%s`", name[1])
+		}
 	}
 	s.end()
 }
