@@ -24,7 +24,8 @@ func restoreCommand() *cli.Command {
 		Usage:     "make a new file of a backup",
 		ArgsUsage: "FILE [FROM]",
 		Description: "FILE must not exist: it is there when it is complete and on disk,\n" +
-			"or not at all. Its indexes, and so its fences, are above those of the backup.\n" +
+			"or not at all. Its indexes, and so its fences, are above those of the backup,\n" +
+			"and above the Unix time in microseconds. No lock is held in it, or delayed.\n" +
 			leftover + "\n" +
 			"A snapshot, as GET /v1/snapshot and consul snapshot save give it, will do too.\n" +
 			"Without FROM, or with -, the backup comes from standard input.",
