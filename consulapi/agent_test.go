@@ -535,6 +535,8 @@ func TestAgent_N12_ReplacesChecks(t *testing.T) {
 		register("?replace-existing-checks", one, "local/one")
 		h.info(s.ID)
 		h.want("GET /v1/session/info/"+lost.ID, "", 200, "[]")
+		register("?replace-existing-checks", strings.Replace(one, "one", "ONE", 1), "local/ONE")
+		h.info(s.ID)
 		register("?replace-existing-checks=true", "", "")
 		h.want("GET /v1/session/info/"+s.ID, "", 200, "[]")
 		h.expect("beat", "critical", "")

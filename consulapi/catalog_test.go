@@ -1,10 +1,12 @@
 package consulapi_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockd/lockd"
@@ -262,6 +264,24 @@ func TestCatalog_N16_ComesBack(t *testing.T) {
 			h.create("")
 		})
 	}
+}
+
+// Ensure that serfHealth passes again another minute later if it could not be committed.
+func TestCatalog_N16_ComesBackAfterAFailedCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, db := withFaults(t)
+		h.want("PUT /v1/catalog/register",
+			`{"Node":"local","SkipNodeUpdate":true,"Check":{"CheckID":"serfHealth"}}`, 200, "true")
+		for _, passing := range []string{"", "", "local/serfHealth"} {
+			if passing == "" {
+				db.FailNextCommit(errors.New("the disk is full"))
+			}
+			db.Advance(time.Minute)
+			if got := h.checkIDs("/v1/health/state/passing"); got != passing {
+				t.Errorf("passing: %q, not %q", got, passing)
+			}
+		}
+	})
 }
 
 // Ensure that no client changes the node of this process, and that it comes back with the ID that
