@@ -140,6 +140,7 @@ func TestHealth_N2_TypeOfACheck(t *testing.T) {
 			{`"Definition":{"GRPC":"x","HTTP":"x","Interval":"5s"}`, "grpc"},
 			{`"Definition":{"H2PING":"x","Interval":"5s"}`, "h2ping"},
 			{`"Definition":{"HTTP":"x"}`, ""},
+			{`"Definition":{"TCP":"x"}`, ""},
 			{`"Definition":{"TTL":"5s"}`, "ttl"},
 			{`"Definition":{"AliasNode":"x"}`, "alias"},
 			{`"Definition":{"AliasService":"x"}`, "alias"},

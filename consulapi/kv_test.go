@@ -93,8 +93,10 @@ func TestKV_X17K31K32K40_DeleteTree(t *testing.T) {
 		for _, key := range []string{"r", "r/a", "r2", "s"} {
 			h.put(key, "v")
 		}
-		if r := h.send("DELETE /v1/kv/r?recurse=False", ""); r.code != 400 {
-			t.Errorf("recurse=False: %d", r.code)
+		for _, no := range []string{"False", "fALSE"} {
+			if r := h.send("DELETE /v1/kv/r?recurse="+no, ""); r.code != 400 {
+				t.Errorf("recurse=%s: %d", no, r.code)
+			}
 		}
 		h.want("DELETE /v1/kv/r?recurse", "", 200, "true")
 		h.want("DELETE /v1/kv/r?recurse=true", "", 200, "true")
