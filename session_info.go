@@ -22,7 +22,8 @@ func (id SessionID) IsZero() bool { return id == SessionID{} }
 // String returns the UUID, or the empty string for the zero value.
 func (id SessionID) String() string { return schema.ID(id).String() }
 
-// ParseSessionID reads a UUID in any case (K36). Any other text is ErrInvalid.
+// ParseSessionID reads a UUID in any case (K36). Any other text is ErrInvalid, and so is the
+// UUID of zeros.
 func ParseSessionID(text string) (SessionID, error) {
 	id, ok := parseSessionID(text)
 	if !ok {

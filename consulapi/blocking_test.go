@@ -244,7 +244,8 @@ func TestBlocking_G12_Close(t *testing.T) {
 		h.put("a", "v")
 		for _, key := range []string{"a", "none"} {
 			defer func(replies <-chan reply) {
-				if r := h.answered(replies); r.code != 500 {
+				r := h.answered(replies)
+				if r.code != 500 || r.body != "lockd: database closed by its owner" {
 					t.Errorf("%s: %d %s", key, r.code, r.body)
 				}
 			}(h.blocked(at("GET /v1/kv/"+key+"?raw", h.entry("a").ModifyIndex)))

@@ -119,6 +119,14 @@ func TestHandler_N14X21_NodeOfThisProcess(t *testing.T) {
 		if again := h.db.Snapshot().Index(); again != state.Index() {
 			t.Errorf("index went from %d to %d", state.Index(), again)
 		}
+		// A node that has an ID is given another.
+		const another = "b7e6f3d2-8a2d-4e1b-8a8f-1e6c2d3f4a51"
+		_, err = consulapi.Handler(h.db, &consulapi.Options{NodeID: another})
+		h.must(err)
+		node, _ = h.db.Snapshot().Catalog().Node(h.db.Node())
+		if node.ID != another {
+			t.Errorf("the node has the ID %s, want %s", node.ID, another)
+		}
 		_, err = consulapi.Handler(h.db, &consulapi.Options{Node: "other"})
 		h.must(err)
 		if other, ok := h.db.Snapshot().Catalog().Node("other"); !ok || len(other.ID) != 36 {

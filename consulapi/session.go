@@ -284,7 +284,7 @@ func sessionID(given string) (id lockd.SessionID) {
 	if given == "" {
 		return id
 	}
-	if id, err := lockd.ParseSessionID(given); err == nil && !id.IsZero() {
+	if id, err := lockd.ParseSessionID(given); err == nil {
 		return id
 	}
 	for i := range id {

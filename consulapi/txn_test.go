@@ -216,6 +216,9 @@ func TestTxn_T5_Failures(t *testing.T) {
 				`current session "` + s + `" != ""`},
 			{op("check-session", "k", with("nope")),
 				`failed session check for key "k", current session "" != "nope"`},
+			{op("check-session", "k", with("00000000-0000-0000-0000-000000000000")),
+				`failed session check for key "k", current session "" != ` +
+					`"00000000-0000-0000-0000-000000000000"`},
 			{op("check-not-exists", "k", ``), `key "k" exists`},
 			{op("delete-cas", "k", `,"Index":1`), `failed to delete key "k", index is stale`},
 			{op("get", "", ``), `Must provide key`},
