@@ -249,6 +249,16 @@ func TestStop_SilencesUntilTheNextArm(t *testing.T) {
 	if !woken(wake) || q.Len() != 1 {
 		t.Fatalf("not woken, or items lost: len %d", q.Len())
 	}
+
+	// The instant for which the stopped timer was set is still ahead.
+	q.Set(&it, mock.Now().Add(time.Second))
+	q.Arm(mock.Now())
+	q.Stop()
+	q.Arm(mock.Now())
+	mock.Add(time.Second)
+	if !woken(wake) {
+		t.Fatal("not woken by the Arm after Stop")
+	}
 }
 
 func TestArm_InRealTime(t *testing.T) {
