@@ -65,6 +65,22 @@ func TestPop_OneInstantInOrderOfRankThenOfSet(t *testing.T) {
 	q.Set(end2, at) // to the same instant, but later than end1
 	q.Set(early, at.Add(-1))
 	mustPop(t, q, at, early, renewal, end1, end2, grant, notice)
+
+	const n = 100
+	items := make([]expiry.Item, n)
+	for i := range items {
+		q.Set(&items[i], at)
+	}
+	var first, again []*expiry.Item
+	for i := range items {
+		if i%3 != 0 {
+			first = append(first, &items[i])
+			continue
+		}
+		q.Set(&items[i], at)
+		again = append(again, &items[i])
+	}
+	mustPop(t, q, at, append(first, again...)...)
 }
 
 func TestSet_Moves(t *testing.T) {
