@@ -188,18 +188,11 @@ func endedSoon(t *testing.T, began time.Time) {
 func TestLock_SaysThatItAsksAgain(t *testing.T) {
 	t.Parallel()
 	db, s := testServer(t)
-	var failed atomic.Bool
-	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/v1/txn" && failed.CompareAndSwap(false, true) {
-			http.Error(w, "no space left on device", http.StatusInternalServerError)
-			return
-		}
-		s.Config.Handler.ServeHTTP(w, r)
-	}))
-	defer failing.Close()
-	p := locking(t, failing.URL, nil, "exit 5")
+	address, _ := failingOnce(t, s.Config.Handler, "no space left on device",
+		func(r *http.Request) bool { return r.URL.Path == "/v1/txn" })
+	p := locking(t, address, nil, "exit 5")
 	p.rest()
-	p.ends(5, "lockd: lock: not acquired yet: Put \""+failing.URL+"/v1/txn\": 500: no space left "+
+	p.ends(5, "lockd: lock: not acquired yet: Put \""+address+"/v1/txn\": 500: no space left "+
 		"on device; asking again each second\n")
 	nothingLeft(t, db)
 }
@@ -208,24 +201,36 @@ func TestLock_SaysThatItAsksAgain(t *testing.T) {
 func TestLock_GivenBackLater(t *testing.T) {
 	t.Parallel()
 	db, s := testServer(t)
-	var failed atomic.Bool
-	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		e, _ := db.Get("k")
-		isRelease := r.URL.Path == "/v1/txn" && e.Session != (lockd.SessionID{})
-		if isRelease && failed.CompareAndSwap(false, true) {
-			http.Error(w, "commit did not succeed", http.StatusInternalServerError)
-			return
-		}
-		s.Config.Handler.ServeHTTP(w, r)
-	}))
-	defer failing.Close()
-	p := locking(t, failing.URL, nil, "exit 5")
+	address, failed := failingOnce(t, s.Config.Handler, "commit did not succeed",
+		func(r *http.Request) bool { // a release
+			e, _ := db.Get("k")
+			return r.URL.Path == "/v1/txn" && e.Session != (lockd.SessionID{})
+		})
+	p := locking(t, address, nil, "exit 5")
 	p.rest()
 	p.ends(5, "")
 	nothingLeft(t, db)
 	if !failed.Load() {
 		t.Error("no release has failed")
 	}
+}
+
+// failingOnce serves what next does, except that it answers the first of the requests that fails
+// names with an error, and then reports that it has failed.
+func failingOnce(
+	t *testing.T, next http.Handler, text string, fails func(*http.Request) bool,
+) (address string, failed *atomic.Bool) {
+	t.Helper()
+	failed = new(atomic.Bool)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if fails(r) && failed.CompareAndSwap(false, true) {
+			http.Error(w, text, http.StatusInternalServerError)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, failed
 }
 
 // hanging serves what next does, except that it leaves requests for some paths without an answer,
