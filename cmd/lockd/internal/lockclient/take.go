@@ -62,13 +62,13 @@ func (k *Keeper) take(
 	defer cancel()
 	var wait Wait
 	var known error // why the last attempt failed, of those that ctx did not end
-	told := false   // that the last attempt failed, and not because of the state
 	for {
 		index, err := try(bound, wait)
 		if err == nil {
 			return nil
 		}
 		blocked := inTheWay(err)
+		told := known != nil && !inTheWay(known) // the attempt before failed too
 		if blocked || bound.Err() == nil {
 			known = err
 		}
@@ -90,7 +90,6 @@ func (k *Keeper) take(
 		case !blocked && !told && k.retrying != nil:
 			k.retrying(err)
 		}
-		told = !blocked
 		wait = Wait{Index: index, For: retry}
 		if _, isHeld := errors.AsType[*obstacle](err); isHeld {
 			wait.For = longPoll
