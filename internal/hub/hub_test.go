@@ -543,6 +543,20 @@ func TestPublish_FreesWhatItDrops(t *testing.T) {
 	runtime.KeepAlive(h)
 }
 
+// Ensure that an event that is dropped for its size keeps nothing in memory from then on.
+func TestPublish_FreesALargeEventAtOnce(t *testing.T) {
+	h := hub.New[*[64]byte](4, 0)
+	body := new([64]byte)
+	large := weak.Make(body)
+	h.Publish([]hub.Event[*[64]byte]{{Index: 1, Space: keys, Size: hub.MaxBytes, Body: body}}, 1)
+	h.Publish([]hub.Event[*[64]byte]{{Index: 2, Space: keys, Size: 1}}, 2)
+	runtime.GC()
+	if large.Value() != nil {
+		t.Error("the body is kept")
+	}
+	runtime.KeepAlive(h)
+}
+
 // Ensure that large events push others out of the history, and that the events of the last
 // publication are kept whatever their sizes.
 func TestRead_CompactedByBytes(t *testing.T) {

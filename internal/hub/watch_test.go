@@ -297,11 +297,13 @@ func elsewhere(h *hub.Hub[int], n int) {
 	}
 }
 
+// Ensure that a full ring costs no allocation, also after a publication for which it had to grow.
 func TestPublish_AllocatesNothingOnceTheRingIsFull(t *testing.T) {
 	for _, topics := range []int{0, 1_000} {
 		h := hub.New[int](64, 0)
 		elsewhere(h, topics)
-		batch := []hub.Event[int]{event(0, "key")}
+		batch := []hub.Event[int]{event(1, "key")}
+		h.Publish(slices.Repeat(batch, 1_000), 1)
 		publishNext := func() {
 			batch[0].Index++
 			h.Publish(batch, batch[0].Index)
