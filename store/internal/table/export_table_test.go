@@ -21,6 +21,9 @@ func (t *Table[T]) Leaves() int {
 	return 0
 }
 
+// Firsts returns the first key of each page that was read.
+func (t *Table[T]) Firsts() []string { return t.leaves.Load().firsts }
+
 // LeafMemory points at what is kept of each page that was read.
 func (t *Table[T]) LeafMemory() []weak.Pointer[byte] {
 	var memory []weak.Pointer[byte]

@@ -223,6 +223,51 @@ func TestLeaf_DeletedRowsStayAway(t *testing.T) {
 	}
 }
 
+// Ensure that rows go one by one from a page that was read, and none from the unread page after it.
+func TestLeaf_DeletedUpToTheNextPage(t *testing.T) {
+	s := newRead(t)
+	for i := range 200 {
+		if err := write(s, func() { s.Keys.Delete(leafKey(2 * i)) }); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(keysOf(s.Snapshot().Keys.Ascend(""))); got != leafKeys-i-1 {
+			t.Fatalf("after %d: got %d rows, want %d", i+1, got, leafKeys-i-1)
+		}
+		if err := s.Check(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.Keys.Leaves() == 0 {
+		t.Error("every page was written to")
+	}
+}
+
+// Ensure that a row comes back where a whole page was deleted, after a page that is as it was read.
+func TestLeaf_RowWhereAPageWas(t *testing.T) {
+	s := newRead(t)
+	firsts := s.Keys.Firsts()
+	want := keysOf(s.Keys.Ascend(""))
+	err := write(s, func() {
+		for key := range want {
+			if firsts[1] <= key && key < firsts[2] {
+				s.Keys.Delete(key)
+				delete(want, key)
+			}
+		}
+	})
+	_ = s.Snapshot()
+	want[firsts[1]] = "new"
+	err = errors.Join(err, write(s, func() {
+		s.Keys.Put(firsts[1], schema.Key{Key: firsts[1], Value: []byte("new")})
+	}))
+	if got := keysOf(s.Snapshot().Keys.Ascend("")); err != nil || !maps.Equal(got, want) {
+		t.Errorf("got %d rows, want %d (%v)", len(got), len(want), err)
+	}
+	if err := s.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Ensure that the rows as read are let go when all of them have been written to: a store keeps no
 // row twice.
 func TestLeaf_LetGo(t *testing.T) {

@@ -52,6 +52,24 @@ func TestOrder_Model(t *testing.T) {
 	}
 }
 
+// Ensure that a block that has lost most of its rows takes in no full one.
+func TestOrder_SmallBlockBesideAFullOne(t *testing.T) {
+	s := store.New()
+	key := func(i int) string { return fmt.Sprintf("key/%05d", i) }
+	each(300, func(i int) { s.Keys.Put(key(i), schema.Key{Key: key(i)}) })
+	s.Seal()
+	s.PublishMemory()
+	_ = s.Snapshot() // fills the blocks in order
+	each(60, func(i int) {
+		s.Keys.Delete(key(i))
+		s.Seal()
+		s.PublishMemory()
+		if err := s.Check(); err != nil {
+			t.Fatalf("without the first %d: %v", i+1, err)
+		}
+	})
+}
+
 func each(count int, fn func(i int)) {
 	for i := range count {
 		fn(i)
