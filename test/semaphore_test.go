@@ -131,6 +131,23 @@ func (h *harness) fullOf(s *lockd.Session, limit int) *lockd.LockedError {
 	return refusal
 }
 
+// Ensure that a call that waits for a slot is not granted the lock of the semaphore's key, when a
+// session that has locked the key releases it.
+func TestSemaphore_G1_KeyLockedByHand(t *testing.T) {
+	each(t, func(h *harness) {
+		slot := h.slot(h.session(nil), 1)
+		lock := h.lock(h.session(nil), "sem/.lock")
+		waiting := h.awaitSlot(h.t.Context(), h.session(nil), 1)
+		h.must(lock.Unlock())
+		waiting.waits()
+		if got := h.holders(); len(got) != 1 { // holders fails if the key is locked
+			h.t.Errorf("holders: got %q", got)
+		}
+		h.must(slot.Release())
+		h.must(waiting.held().Release())
+	})
+}
+
 // Ensure that no more slots are given than the limit says, each with a fence of its own and a
 // sequencer that proves it.
 func TestG1_NoMoreSlotsThanTheLimit(t *testing.T) {
