@@ -144,7 +144,7 @@ func (h *Hub[T]) Follow(
 	scope Scope, from Cursor, into []Event[T],
 ) (events []Event[T], upto Cursor, topic *Topic, err error) {
 	events, upto = into[:0], from
-	for more := true; more && len(events) == 0 && err == nil; {
+	for more := true; more && len(events) == 0; {
 		h.mu.Lock()
 		events, upto, more, err = h.scanLocked(scope, upto, events)
 		if err == nil && !more {
@@ -156,7 +156,7 @@ func (h *Hub[T]) Follow(
 }
 
 // scanLocked looks at one stride of events, appends those in scope, and reports whether there are
-// more to look at.
+// more to look at; with an error there are none.
 func (h *Hub[T]) scanLocked(
 	scope Scope, from Cursor, into []Event[T],
 ) (events []Event[T], upto Cursor, more bool, err error) {

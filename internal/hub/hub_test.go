@@ -610,11 +610,44 @@ func TestRead_CompactedByBytes(t *testing.T) {
 	}
 }
 
+// Ensure that a publication that is dropped for its bytes takes no smaller one after it along.
+func TestRead_CompactedByBytesOneByOne(t *testing.T) {
+	h := hub.New[int](10, 0)
+	e := event(1, "a")
+	h.Publish([]hub.Event[int]{e, e, e}, 1)
+	for e.Index = 2; e.Index <= 5; e.Index++ { // the last pushes out index 1, then 2
+		e.Size = hub.MaxBytes / 3
+		publish(h, e)
+	}
+	events, _, err := look(h, exactly("a"), hub.After(2), nil)
+	if err != nil || !slices.Equal(indexes(events), []uint64{3, 4, 5}) {
+		t.Errorf("got %v, %v, want 3, 4, 5", indexes(events), err)
+	}
+	if _, _, err := look(h, exactly("a"), hub.After(1), nil); !errors.Is(err, hub.ErrCompacted) {
+		t.Errorf("after 1: got %v, want ErrCompacted", err)
+	}
+}
+
 func TestAdvance_NeverMovesBack(t *testing.T) {
 	for _, test := range []struct{ from, to, want uint64 }{{5, 4, 5}, {5, 5, 5}, {5, 6, 6}} {
 		if got := hub.After(test.from).Advance(test.to).Index(); got != test.want {
 			t.Errorf("%d to %d: got %d, want %d", test.from, test.to, got, test.want)
 		}
+	}
+}
+
+// Ensure that a cursor within an index stays there if it is advanced to what it has passed.
+func TestAdvance_KeepsThePlaceWithinOneIndex(t *testing.T) {
+	const n = 1_000
+	h := hub.New[int](n, 0)
+	h.Publish(slices.Repeat([]hub.Event[int]{event(1, "a")}, n), 1)
+	var cursor hub.Cursor
+	for read := 0; read < n; {
+		events, upto, err := look(h, exactly("a"), cursor, nil)
+		if read += len(events); err != nil || read > n {
+			t.Fatalf("%d events were read, of %d: %v", read, n, err)
+		}
+		cursor = upto.Advance(upto.Index())
 	}
 }
 

@@ -1,6 +1,7 @@
 package table_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -134,6 +135,24 @@ func TestLoading_RowsInWrongPlaces(t *testing.T) {
 			t.Errorf("got %v, want ErrCorrupt with %q", err, text)
 		}
 		rows.Discard()
+	}
+}
+
+// Ensure that a row of an unknown form is refused, although its checksum is right (G13).
+func TestLoading_G13_RowOfUnknownForm(t *testing.T) {
+	const key = "node"
+	payload := format.NodeRows.AppendPayload(nil, &schema.Node{Name: key})
+	payload = append(payload, 0) // a field that this program does not know
+	sum := format.Checksum(format.NodeRows.Table, []byte(key), payload)
+	row := fileRow{key, binary.BigEndian.AppendUint32(payload, sum)}
+
+	rows := store.New().Load()
+	defer rows.Discard()
+	rows.Begin(9, tallyOf(row))
+	given(rows, format.NodeRows.Table, row)
+	err := rows.End()
+	if !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), `"node" of nodes`) {
+		t.Errorf("got %v, want ErrCorrupt with the row", err)
 	}
 }
 
