@@ -433,6 +433,36 @@ func TestSession_KeepAlive_Twice(t *testing.T) {
 	})
 }
 
+// Ensure that the end of KeepAlive is no renewal, however many calls have kept the session alive:
+// the session ends a TTL after the last renewal, also if an end of it was taken back meanwhile.
+func TestSession_G6_EndOfKeepAliveIsNoRenewal(t *testing.T) {
+	for _, calls := range []int{1, 2} {
+		each(t, func(h *harness) {
+			s := h.session(&lockd.SessionOptions{TTL: 10 * time.Second})
+			ctx, cancel := context.WithCancel(h.t.Context())
+			for range calls {
+				start(func() error { return s.KeepAlive(ctx) })
+			}
+			h.settle()
+			h.advance(7 * time.Second) // renewed after 5
+			cancel()
+			h.settle()
+			if at, _ := s.Deadline(); !at.Equal(h.clock.Now().Add(8 * time.Second)) {
+				h.t.Errorf("%d calls: the deadline is in %v", calls, at.Sub(h.clock.Now()))
+			}
+			u := h.updating()
+			u.step(func(tx *lockd.Txn) error { return tx.EndSession(s.ID()) })
+			u.fail()
+			h.advance(8*time.Second - 1)
+			h.must(s.Err())
+			h.advance(1)
+			if !errors.Is(s.Err(), lockd.ErrExpired) {
+				h.t.Errorf("%d calls: after a TTL: got %v, want ErrExpired", calls, s.Err())
+			}
+		})
+	}
+}
+
 // Ensure that the shortest TTL can be kept alive.
 func TestSession_KeepAlive_ShortestTTL(t *testing.T) {
 	each(t, func(h *harness) {
