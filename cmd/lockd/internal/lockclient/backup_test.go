@@ -34,6 +34,8 @@ type dripping struct {
 
 func (d *dripping) Read(p []byte) (int, error) {
 	switch {
+	case d.ctx.Err() != nil:
+		return 0, d.ctx.Err()
 	case d.text != "":
 		time.Sleep(d.pause)
 		n := copy(p[:1], d.text)
@@ -48,12 +50,17 @@ func (d *dripping) Read(p []byte) (int, error) {
 
 func (d *dripping) Close() error { return nil }
 
+// wholeBackup returns a backup of 100 bytes.
+func wholeBackup() string {
+	const begin = "lockd backup of 68 bytes, and then the 32 bytes of their checksum..."
+	sum := sha256.Sum256([]byte(begin))
+	return begin + string(sum[:])
+}
+
 // Ensure that a backup may take long, that a backup that stalls or breaks off is an error, also if
 // the answer ends as a whole one does, and that a backup of another file is not written.
 func TestClient_Backup(t *testing.T) {
-	const begin = "lockd backup of 68 bytes, and then the 32 bytes of their checksum..."
-	sum := sha256.Sum256([]byte(begin))
-	all := begin + string(sum[:])
+	all := wholeBackup()
 	some := all[:5]
 	for name, test := range map[string]struct {
 		server drip
@@ -89,4 +96,22 @@ func TestClient_Backup(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Ensure that a backup is whole also if it is written so slowly that the server is not asked for
+// more for a long time.
+func TestClient_Backup_SlowWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := over(t, &drip{wholeBackup(), 0, io.EOF})
+		if err := c.Backup(t.Context(), "id", slowWriter{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+type slowWriter struct{}
+
+func (slowWriter) Write(p []byte) (int, error) {
+	time.Sleep(time.Minute)
+	return len(p), nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
-// doneWithin fails the test unless the keeper's Done closes after exactly that time, and returns
+// doneAfter fails the test unless the keeper's Done closes after exactly that time, and returns
 // its deadline as a time from then.
 func doneAfter(t *testing.T, k *lockclient.Keeper, want time.Duration) time.Duration {
 	t.Helper()
@@ -211,5 +211,70 @@ func TestKeeper_SessionEnded_Unseen(t *testing.T) {
 		if got := h.requests(); len(got) != 0 {
 			t.Errorf("a session that has ended is ended again: %q", got)
 		}
+	})
+}
+
+// Ensure that the deadline stays as it was told, also if the session ends after that.
+func TestKeeper_DeadlineStays(t *testing.T) {
+	run(t, func(h *harness) {
+		k := h.keep(time.Minute)
+		l := h.lock(k, "k")
+		synctest.Wait() // the watch has begun
+		h.must(h.db.ForceUnlock("k", l.Pair().ModifyIndex, "wanted elsewhere"))
+		doneAfter(t, k, 0)
+		deadline := k.Deadline()
+		h.must(h.db.EndSession(h.sessionID(k.ID())))
+		time.Sleep(ttl) // a renewal finds out
+		if got := k.Deadline(); !got.Equal(deadline) {
+			t.Errorf("the deadline is %v later", got.Sub(deadline))
+		}
+		h.close(k)
+	})
+}
+
+// Ensure that a session that is lost is not renewed any more, so that its locks become free.
+func TestKeeper_LostForGood(t *testing.T) {
+	run(t, func(h *harness) {
+		k := h.keep(0)
+		h.fail(cut, "/renew/")
+		doneAfter(t, k, ttl*2/3)
+		h.fail(none, "")
+		time.Sleep(ttl)
+		if h.lives(k.ID()) {
+			t.Error("the session was renewed after its loss was told")
+		}
+		h.close(k)
+	})
+}
+
+// Ensure that a session lasts although each renewal takes a tenth of its TTL.
+func TestKeeper_SlowServer(t *testing.T) {
+	run(t, func(h *harness) {
+		k := h.keepOver(func(r *http.Request) (*http.Response, error) {
+			if strings.Contains(r.URL.Path, "/renew/") {
+				time.Sleep(ttl / 10)
+			}
+			return h.RoundTrip(r)
+		})
+		time.Sleep(time.Minute)
+		h.must(k.Err())
+		h.close(k)
+	})
+}
+
+// Ensure that an answer that names no session is no renewal.
+func TestKeeper_EmptyAnswer(t *testing.T) {
+	run(t, func(h *harness) {
+		k := h.keepOver(func(r *http.Request) (*http.Response, error) {
+			if strings.Contains(r.URL.Path, "/renew/") {
+				return (&script{status: http.StatusOK, body: "[]"}).RoundTrip(r)
+			}
+			return h.RoundTrip(r)
+		})
+		doneAfter(t, k, ttl/3)
+		if !errors.Is(k.Err(), lockclient.ErrNoSession) {
+			t.Errorf("got %v", k.Err())
+		}
+		h.close(k)
 	})
 }

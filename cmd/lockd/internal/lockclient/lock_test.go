@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -92,6 +93,27 @@ func TestLock_KeepsTheKey(t *testing.T) {
 	})
 }
 
+// Ensure that Unlock deletes no key that was made for the lock and to which another client has
+// written since: a value, or flags.
+func TestLock_KeepsWhatWasWritten(t *testing.T) {
+	run(t, func(h *harness) {
+		k := h.keep(0)
+		for _, want := range []lockd.Entry{
+			{Key: "value", Value: []byte("v"), Flags: api.LockFlagValue}, {Key: "flags", Flags: 6},
+		} {
+			l := h.lock(k, want.Key)
+			_, err := h.db.Put(want.Key, want.Value, &lockd.PutOptions{Flags: want.Flags})
+			h.must(err)
+			h.must(l.Unlock(h.t.Context()))
+			got, _ := h.db.Get(want.Key)
+			if !bytes.Equal(got.Value, want.Value) || got.Flags != want.Flags {
+				t.Errorf("unlocked: %+v, want %+v", got, want)
+			}
+		}
+		h.close(k)
+	})
+}
+
 // Ensure that a lock that is free is taken at once also if another client writes to its key, makes
 // it or deletes it meanwhile, and is refused if another session takes the lock meanwhile.
 func TestLock_AtOnce_KeyChangesMeanwhile(t *testing.T) {
@@ -146,10 +168,24 @@ func TestLock_WhoMadeTheKey(t *testing.T) {
 		})
 		ours, err := k.Lock(h.t.Context(), "ours", lockclient.UntilDone)
 		h.must(err)
+
+		_, err = h.db.Put("there", nil, &lockd.PutOptions{Flags: api.LockFlagValue})
+		h.must(err)
+		h.fail(lost, "/txn")
+		time.AfterFunc(100*time.Millisecond, func() {
+			h.fail(none, "")
+			e, _ := h.db.Get("there")
+			h.must(h.db.ForceUnlock("there", e.Fence, "wanted elsewhere"))
+		})
+		there, err := k.Lock(h.t.Context(), "there", lockclient.UntilDone)
+		h.must(err)
+		h.must(there.Unlock(h.t.Context()))
 		h.must(theirs.Unlock(h.t.Context()))
 		h.must(ours.Unlock(h.t.Context()))
-		if _, there := h.db.Get("theirs"); !there {
-			t.Error("the key of another client was deleted")
+		for _, key := range []string{"theirs", "there"} {
+			if _, there := h.db.Get(key); !there {
+				t.Errorf("key %q of another client was deleted", key)
+			}
 		}
 		if _, there := h.db.Get("ours"); there {
 			t.Error("the key that was made for the lock is left")
@@ -186,6 +222,49 @@ func TestLock_LargeValue(t *testing.T) {
 		const text = `the value of key "there" has 400000 bytes, too many for a transaction`
 		if err == nil || !strings.HasPrefix(err.Error(), text) {
 			t.Errorf("got %v, want %q", err, text)
+		}
+		h.close(k)
+	})
+}
+
+// Ensure that the release of a lock whose key has a large value finds a loss that comes just before
+// it.
+func TestLock_LargeValue_Lost(t *testing.T) {
+	run(t, func(h *harness) {
+		var fence uint64
+		k := h.keepOver(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Query().Has("release") {
+				h.must(h.db.ForceUnlock("k", fence, "wanted elsewhere"))
+			}
+			return h.RoundTrip(r)
+		})
+		l := h.lock(k, "k")
+		fence = l.Pair().ModifyIndex
+		_, err := h.db.Put("k", make([]byte, 400_000), nil)
+		h.must(err)
+		h.wasLost(l)
+		h.close(k)
+	})
+}
+
+// Ensure that the release of a lock whose key has a large value is repeated if the server is away,
+// which is no loss.
+func TestLock_LargeValue_ServerAway(t *testing.T) {
+	run(t, func(h *harness) {
+		failures := 0
+		k := h.keepOver(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Query().Has("release") && failures < 2 {
+				failures++
+				return nil, errors.New("connection refused")
+			}
+			return h.RoundTrip(r)
+		})
+		l := h.lock(k, "k")
+		_, err := h.db.Put("k", make([]byte, 400_000), nil)
+		h.must(err)
+		h.must(l.Unlock(h.t.Context()))
+		if holder := h.holder("k"); failures != 2 || holder != "" {
+			t.Errorf("after %d failures: held by %q", failures, holder)
 		}
 		h.close(k)
 	})
@@ -423,6 +502,8 @@ func TestUnlock_FindsTheLoss(t *testing.T) {
 					return err
 				}))
 				h.wasLost(l)
+				h.close(k)
+				k = h.keep(0) // the watch of the one before may have seen the loss all the same
 				l = take(h, k, "k")
 				h.fail(lost, "/v1/")
 				time.AfterFunc(3*time.Second, func() { h.fail(none, "") })
@@ -683,5 +764,132 @@ func TestKeeper_TimeFromTheRequest(t *testing.T) {
 		}
 		h.fail(none, "")
 		h.close(k)
+	})
+}
+
+// Ensure that a release sees what is written to the key meanwhile, and is done at once all the
+// same.
+func TestUnlock_KeyChangesMeanwhile(t *testing.T) {
+	run(t, func(h *harness) {
+		k := h.keep(0)
+		l := h.lock(k, "k")
+		h.fail(slow, "/txn")
+		time.AfterFunc(100*time.Millisecond, func() {
+			_, err := h.db.Put("k", []byte("new"), nil)
+			h.must(err)
+		})
+		began := time.Now()
+		h.must(l.Unlock(h.t.Context()))
+		took := time.Since(began) // that of two transactions
+		if e, _ := h.db.Get("k"); string(e.Value) != "new" || h.holder("k") != "" ||
+			took != time.Second {
+			t.Errorf("unlocked after %v: %+v", took, e)
+		}
+		h.fail(none, "")
+		h.close(k)
+	})
+}
+
+// Ensure that a server that does no transaction for a while is not taken for one that finds the
+// value too large: a lock is taken and released as soon as there are transactions again.
+func TestLock_NoTransactions(t *testing.T) {
+	run(t, func(h *harness) {
+		k := h.keep(0)
+		h.fail(broken, "/txn")
+		_, err := k.Lock(h.t.Context(), "k", lockclient.AtOnce)
+		if text := fmt.Sprint(err); !strings.HasSuffix(text, "/v1/txn\": 500: broken") ||
+			strings.Contains(text, "too many") || errors.Is(err, lockclient.ErrNotAcquired) {
+			t.Errorf("got %q", text)
+		}
+		h.fail(none, "")
+		l := h.lock(k, "k")
+		h.fail(broken, "/txn")
+		time.AfterFunc(2500*time.Millisecond, func() { h.fail(none, "") })
+		began := time.Now()
+		h.must(l.Unlock(h.t.Context()))
+		_, there := h.db.Get("k")
+		if took := time.Since(began); there || took != 3*time.Second {
+			t.Errorf("released after %v, the key that was made is left: %t", took, there)
+		}
+		h.close(k)
+	})
+}
+
+// Ensure that a failure of the reads alone is no loss, as long as the session is renewed.
+func TestLock_ReadsFail(t *testing.T) {
+	for name, take := range takings {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(h *harness) {
+				k := h.keep(0)
+				l := take(h, k, "k")
+				for _, path := range []string{"/v1/kv/", "/v1/lockd/"} {
+					h.fail(broken, path)
+					time.Sleep(3 * time.Minute)
+					h.must(k.Err())
+				}
+				h.fail(none, "")
+				h.must(l.Unlock(h.t.Context()))
+				h.close(k)
+			})
+		})
+	}
+}
+
+// Ensure that a wait ends as soon as its session is lost, also while a read waits for a change.
+func TestLock_SessionNotRenewed(t *testing.T) {
+	run(t, func(h *harness) {
+		holder := h.keep(0)
+		h.lock(holder, "k")
+		k := h.keep(0)
+		h.fail(cut, "/renew/"+k.ID())
+		began := time.Now()
+		_, err := k.Lock(h.t.Context(), "k", lockclient.UntilDone)
+		if took := time.Since(began); err == nil || took != ttl*2/3 || err != k.Err() {
+			t.Errorf("got %v after %v", err, took)
+		}
+		h.fail(none, "")
+		h.close(k)
+		h.close(holder)
+	})
+}
+
+// Ensure that a session that has ended takes nothing, and is told that at once, before a renewal
+// finds out.
+func TestLock_SessionGone(t *testing.T) {
+	run(t, func(h *harness) {
+		k := h.keep(0)
+		h.must(h.db.EndSession(h.sessionID(k.ID())))
+		began := time.Now()
+		_, err1 := k.Lock(h.t.Context(), "k", lockclient.UntilDone)
+		_, err2 := k.Acquire(h.t.Context(), "jobs", 1, lockclient.UntilDone)
+		_, err3 := k.Share(h.t.Context(), "k", lockclient.UntilDone)
+		for i, err := range []error{err1, err2, err3} {
+			if !errors.Is(err, lockclient.ErrNoSession) || errors.Is(err, lockclient.ErrDelayed) {
+				t.Errorf("%d: got %v, want ErrNoSession", i, err)
+			}
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("told after %v", took)
+		}
+		h.close(k)
+	})
+}
+
+// Ensure that no lock is taken by a transaction whose answer does not have the key.
+func TestLock_AnswerWithoutKey(t *testing.T) {
+	run(t, func(h *harness) {
+		for _, answer := range []string{`{}`, `{"Results":[{"KV":{"Key":"other"}}]}`} {
+			k := h.keepOver(func(r *http.Request) (*http.Response, error) {
+				if r.URL.Path == "/v1/txn" {
+					return (&script{status: http.StatusOK, body: answer}).RoundTrip(r)
+				}
+				return h.RoundTrip(r)
+			})
+			_, err := k.Lock(h.t.Context(), "k", lockclient.AtOnce)
+			if !strings.Contains(fmt.Sprint(err), `does not have the key "k"`) {
+				t.Errorf("%s: got %v", answer, err)
+			}
+			h.close(k)
+		}
 	})
 }

@@ -3,6 +3,7 @@ package lockclient_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,8 @@ func TestNotAcquired_SaysWhoHolds(t *testing.T) {
 				_, err = k.Lock(h.t.Context(), "delayed", lockclient.AtOnce)
 				if says(err, "due to lock delay"); own {
 					says(err, "due to lock delay until "+until)
+				} else if strings.Contains(err.Error(), "until") {
+					t.Errorf("got %v, which the agent does not know", err)
 				}
 				h.close(k)
 			})
@@ -112,4 +115,53 @@ func TestLocks(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Ensure that an error names a holder by its ID if nothing else can be learned of it: its session
+// has just ended, or the server says nothing of sessions.
+func TestNotAcquired_UnknownHolder(t *testing.T) {
+	run(t, func(h *harness) {
+		holder := h.keep(0)
+		h.slot(holder, "jobs", 1)
+		k := h.keepOver(func(r *http.Request) (*http.Response, error) {
+			if strings.Contains(r.URL.Path, "/session/info/") {
+				h.must(h.db.EndSession(h.sessionID(holder.ID())))
+			}
+			return h.RoundTrip(r)
+		})
+		says := func(text string) {
+			t.Helper()
+			_, err := k.Acquire(h.t.Context(), "jobs", 1, lockclient.AtOnce)
+			if err == nil || !strings.HasSuffix(err.Error(), text) {
+				t.Errorf("got %v, want %q", err, text)
+			}
+		}
+		says("are held by session " + holder.ID())
+		h.close(holder)
+		holder = h.keep(0)
+		h.slot(holder, "jobs", 1)
+		h.fail(broken, "/session/info/")
+		says("are held by session " + holder.ID())
+		h.fail(none, "")
+		h.close(holder)
+		h.close(k)
+	})
+}
+
+// Ensure that on a Consul agent locks are listed in full or not at all.
+func TestLocks_Consul_Fails(t *testing.T) {
+	run(t, func(h *harness) {
+		for _, path := range []string{"/v1/kv/", "/v1/session/list"} {
+			h.fail(broken, path)
+			_, err := over(t, roundTrip(func(r *http.Request) (*http.Response, error) {
+				if strings.HasPrefix(r.URL.Path, "/v1/lockd/") {
+					return (&script{status: http.StatusNotFound}).RoundTrip(r)
+				}
+				return h.RoundTrip(r)
+			})).Locks(h.t.Context(), "")
+			if err == nil {
+				t.Errorf("no error without %s", path)
+			}
+		}
+	})
 }

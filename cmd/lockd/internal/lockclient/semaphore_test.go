@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -230,6 +232,7 @@ func TestSemaphore_OwnLimit(t *testing.T) {
 		if limit, holders := h.holders("jobs"); limit != 2 || len(holders) != 2 {
 			t.Errorf("limit %d, holders %v", limit, holders)
 		}
+		synctest.Wait() // all have seen that
 		if err := a.Err(); err != nil {
 			t.Errorf("a slot was lost with the old limit: %v", err)
 		}
@@ -251,6 +254,7 @@ func TestSemaphore_Refused(t *testing.T) {
 		for prefix, text := range map[string]string{
 			"jobs": "has the limit 2, not 3", "other": "has the flags 0", "third": "third/.lock",
 			"": "no clean path", "/jobs": "no clean path", "jobs/": "no clean path",
+			".":    "no clean path",
 			"a//b": "no clean path",
 		} {
 			_, err := b.Acquire(h.t.Context(), prefix, 3, lockclient.UntilDone)
@@ -258,8 +262,11 @@ func TestSemaphore_Refused(t *testing.T) {
 				t.Errorf("%q: got %v, want %q", prefix, err, text)
 			}
 		}
-		if _, err := b.Acquire(h.t.Context(), "jobs", -1, lockclient.UntilDone); err == nil {
-			t.Error("a limit of -1 is taken")
+		for _, prefix := range []string{"jobs", "new"} {
+			_, err := b.Acquire(h.t.Context(), prefix, -1, lockclient.AtOnce)
+			if err == nil || !strings.Contains(err.Error(), "below 0") {
+				t.Errorf("%q: got %v of a limit of -1", prefix, err)
+			}
 		}
 		if e, _ := h.db.Get("other/.lock"); string(e.Value) != "{}" || e.Flags != 0 {
 			t.Errorf("other/.lock is %+v", e)
@@ -297,5 +304,92 @@ func TestSemaphore_AnswerLost(t *testing.T) {
 			}
 			h.close(k)
 		}
+	})
+}
+
+// Ensure that a semaphore's key without a limit is refused, also if no limit is asked for: no
+// caller could ever have a slot.
+func TestSemaphore_KeyWithoutLimit(t *testing.T) {
+	run(t, func(h *harness) {
+		_, err := h.db.Put("jobs/.lock", []byte(`{"Holders":{}}`),
+			&lockd.PutOptions{Flags: slotFlags})
+		h.must(err)
+		k := h.keep(0)
+		_, err = k.Acquire(h.t.Context(), "jobs", 0, lockclient.AtOnce)
+		if err == nil || !strings.Contains(err.Error(), `"jobs" has the limit 0`) {
+			t.Errorf("got %v", err)
+		}
+		h.close(k)
+	})
+}
+
+// Ensure that of two callers who find the same slot free one has it.
+func TestSemaphore_AnotherWasQuicker(t *testing.T) {
+	run(t, func(h *harness) {
+		a := h.keep(0)
+		quicker := sync.OnceFunc(func() { h.slot(a, "jobs", 1) })
+		b := h.keepOver(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/.lock") {
+				quicker()
+			}
+			return h.RoundTrip(r)
+		})
+		_, err := b.Acquire(h.t.Context(), "jobs", 1, lockclient.AtOnce)
+		if !errors.Is(err, lockclient.ErrNotAcquired) {
+			t.Errorf("got %v, want ErrNotAcquired", err)
+		}
+		if _, holders := h.holders("jobs"); len(holders) != 1 || !holders[a.ID()] {
+			t.Errorf("holders %v, want %s", holders, a.ID())
+		}
+		h.close(a)
+		h.close(b)
+	})
+}
+
+// Ensure that a release of a slot leaves no holder behind if another session takes a slot
+// meanwhile, and requests fail after that for a while.
+func TestSemaphore_TakenMeanwhile(t *testing.T) {
+	run(t, func(h *harness) {
+		b := h.keep(0)
+		releasing, puts, began := false, 0, time.Now()
+		a := h.keepOver(func(r *http.Request) (*http.Response, error) {
+			if releasing && r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/.lock") {
+				switch puts++; {
+				case puts == 1:
+					h.slot(b, "jobs", 2)
+				case time.Since(began) < 3*time.Second:
+					return nil, errors.New("connection reset")
+				}
+			}
+			return h.RoundTrip(r)
+		})
+		l := h.slot(a, "jobs", 2)
+		releasing = true
+		h.must(l.Unlock(h.t.Context()))
+		_, holders := h.holders("jobs")
+		if _, there := h.db.Get("jobs/" + a.ID()); there || len(holders) != 1 || !holders[b.ID()] {
+			t.Errorf("after %d writes: holders %v, the contender key is left: %t", puts, holders,
+				there)
+		}
+		h.close(a)
+		h.close(b)
+	})
+}
+
+// Ensure that a call waits for its contender key as it does for a slot if another session has
+// locked that key.
+func TestSemaphore_ContenderLocked(t *testing.T) {
+	run(t, func(h *harness) {
+		other, k := h.keep(0), h.keep(0)
+		l := h.lock(other, "jobs/"+k.ID())
+		time.AfterFunc(10*time.Second, func() { h.must(l.Unlock(h.t.Context())) })
+		began := time.Now()
+		_, err := k.Acquire(h.t.Context(), "jobs", 1, lockclient.UntilDone)
+		h.must(err)
+		if took := time.Since(began); took < 10*time.Second || took > 11*time.Second {
+			t.Errorf("acquired after %v", took)
+		}
+		h.close(k)
+		h.close(other)
 	})
 }

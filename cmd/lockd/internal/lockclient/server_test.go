@@ -83,6 +83,14 @@ func (h *harness) keep(delay time.Duration) *lockclient.Keeper {
 
 const ttl = 15 * time.Second
 
+// keepOver makes a session over a transport, which is handed each request and may let it pass.
+func (h *harness) keepOver(f roundTrip) *lockclient.Keeper {
+	h.t.Helper()
+	k, err := over(h.t, f).Keep(h.t.Context(), lockclient.SessionOptions{TTL: ttl})
+	h.must(err)
+	return k
+}
+
 // close ends a session.
 func (h *harness) close(k *lockclient.Keeper) {
 	h.t.Helper()

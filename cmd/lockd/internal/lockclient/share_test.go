@@ -3,6 +3,8 @@ package lockclient_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -182,6 +184,50 @@ func TestShare_AnswerLost(t *testing.T) {
 	})
 }
 
+// Ensure that a caller leaves no share behind if the share is granted, and the read after that
+// fails.
+func TestShare_FailsOnceGranted(t *testing.T) {
+	run(t, func(h *harness) {
+		granted := false
+		k := h.keepOver(func(r *http.Request) (*http.Response, error) {
+			switch r.Method + " " + r.URL.Path {
+			case "PUT /v1/kv/k":
+				granted = granted || r.URL.Query().Has("acquire")
+			case "GET /v1/kv/k":
+				if granted {
+					return nil, errors.New("connection reset")
+				}
+			}
+			return h.RoundTrip(r)
+		})
+		_, err := k.Share(h.t.Context(), "k", lockclient.AtOnce)
+		if n := h.sharers("k"); err == nil || !granted || n != 0 {
+			t.Errorf("got %v, granted: %t, %d share it", err, granted, n)
+		}
+		h.close(k)
+	})
+}
+
+// Ensure that the loss of a share is told also if its session shares the lock again at once.
+func TestShare_Lost_SharedAgain(t *testing.T) {
+	run(t, func(h *harness) {
+		k := h.keep(0)
+		l := h.share(k, "k")
+		synctest.Wait() // the watch has begun
+		h.must(h.db.ForceUnlock("k", l.Pair().ModifyIndex, "wanted elsewhere"))
+		h.must(h.db.Update(func(tx *lockd.Txn) error {
+			_, err := tx.Lock("k", h.sessionID(k.ID()), &lockd.LockOptions{Mode: lockd.Shared})
+			return err
+		}))
+		time.Sleep(ttl / 5)
+		synctest.Wait()
+		if err := k.Err(); err == nil || !strings.Contains(err.Error(), "was released") {
+			t.Errorf("got %v, want that the share was released", err)
+		}
+		h.close(k)
+	})
+}
+
 // Ensure that the loss of a share is told within a fifth of the TTL, with its reason.
 func TestShare_Lost(t *testing.T) {
 	for _, test := range []struct {
@@ -224,6 +270,57 @@ func TestShare_Lost(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Ensure that the failure of one request for a share ends neither the wait nor the session.
+func TestShare_RequestFails(t *testing.T) {
+	run(t, func(h *harness) {
+		failed := false
+		k := h.keepOver(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Query().Has("acquire") && !failed {
+				failed = true
+				return (&script{status: http.StatusBadGateway}).RoundTrip(r)
+			}
+			return h.RoundTrip(r)
+		})
+		l, err := k.Share(h.t.Context(), "k", lockclient.UntilDone)
+		h.must(err)
+		h.proves(k, l)
+		h.close(k)
+	})
+}
+
+// Ensure that an answer without a fence is no share, and leaves none.
+func TestShare_NoFence(t *testing.T) {
+	run(t, func(h *harness) {
+		k := h.keepOver(func(r *http.Request) (*http.Response, error) {
+			response, err := h.RoundTrip(r)
+			if err == nil {
+				response.Header.Del("X-Lockd-Fence")
+			}
+			return response, err
+		})
+		_, err := k.Share(h.t.Context(), "k", lockclient.AtOnce)
+		if n := h.sharers("k"); n != 0 || !strings.Contains(fmt.Sprint(err), "no fence") {
+			t.Errorf("got %v, %d share it", err, n)
+		}
+		h.close(k)
+	})
+}
+
+// Ensure that a server of lockd that fails for a while is not taken for one without shares.
+func TestShare_ServerAway(t *testing.T) {
+	run(t, func(h *harness) {
+		k := h.keep(0)
+		h.fail(broken, "/v1/lockd/")
+		time.AfterFunc(3*time.Second, func() { h.fail(none, "") })
+		l, err := k.Share(h.t.Context(), "k", lockclient.UntilDone)
+		h.must(err)
+		if !l.Shared() {
+			t.Error("it is not shared")
+		}
+		h.close(k)
+	})
 }
 
 // Ensure that a server without shares gives an exclusive lock, and that the key keeps its value.
