@@ -261,8 +261,6 @@ func (k *Keeper) watch(look look) (stop func()) {
 				deadline, err := k.afterLoss(loss)
 				k.lose(err, deadline)
 				return
-			case index < wait.Index:
-				wait = Wait{} // indexes began anew
 			default:
 				wait = Wait{Index: index, For: longPoll}
 			}

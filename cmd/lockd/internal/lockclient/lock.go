@@ -163,7 +163,7 @@ func (k *Keeper) release(ctx context.Context, key string, created bool) error {
 		switch {
 		case isTooLarge(err):
 			return k.releaseLarge(ctx, pair)
-		case err == nil || !inTheWay(err):
+		case !inTheWay(err):
 			return err
 		}
 	}

@@ -35,7 +35,7 @@ func (k *Keeper) Acquire(
 	if limit < 0 {
 		return nil, fmt.Errorf("the limit is %d, below 0", limit)
 	}
-	if prefix == "" || prefix == "." || path.Join("/", prefix) != "/"+prefix {
+	if prefix == "" || path.Join("/", prefix) != "/"+prefix {
 		return nil, fmt.Errorf("prefix %q is no clean path", prefix)
 	}
 	k.mu.Lock()
