@@ -153,6 +153,37 @@ func TestClient_Environment(t *testing.T) {
 	}
 }
 
+// Ensure that the login of a configuration comes before that of the environment.
+func TestClient_Login(t *testing.T) {
+	s := &script{status: 200, body: "true"}
+	t.Setenv("CONSUL_HTTP_AUTH", "user:password")
+	c, err := lockclient.New(api.Config{Address: "http://h:1",
+		HttpAuth:   &api.HttpBasicAuth{Username: "mine", Password: "own"},
+		HttpClient: &http.Client{Transport: s}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Delete(t.Context(), "k", nil); err != nil || s.login != "mine:own" {
+		t.Errorf("login %q, %v", s.login, err)
+	}
+}
+
+// Ensure that a write that a server redirects is an error: the request that would follow is a read.
+func TestClient_Redirect(t *testing.T) {
+	there := &script{status: 200, body: "true", header: http.Header{"X-Consul-Index": {"9"}}}
+	c := over(t, roundTrip(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Path == "/v1/kv/other" {
+			return there.RoundTrip(r)
+		}
+		to := http.Header{"Location": {"/v1/kv/other"}}
+		return (&script{status: http.StatusMovedPermanently, header: to}).RoundTrip(r)
+	}))
+	done, err := c.Put(t.Context(), &api.KVPair{Key: "k"}, nil)
+	if done || err == nil || there.asked != "" {
+		t.Errorf("put: %t, %v, and then asked %q", done, err, there.asked)
+	}
+}
+
 // Ensure that a session is made as asked, with a lock-delay that no server reads as seconds.
 func TestClient_CreateSession(t *testing.T) {
 	s := &script{status: 500, body: "Invalid Session TTL\n"}
