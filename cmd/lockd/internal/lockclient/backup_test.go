@@ -109,6 +109,16 @@ func TestClient_Backup_SlowWriter(t *testing.T) {
 	})
 }
 
+// Ensure that no answer of a server that names no file is a backup of one without an ID.
+func TestClient_Backup_NoFileNamed(t *testing.T) {
+	var out bytes.Buffer
+	c := over(t, &script{status: http.StatusOK, body: wholeBackup()})
+	err := c.Backup(t.Context(), "", &out)
+	if !errors.Is(err, lockclient.ErrOtherFile) || out.Len() > 0 {
+		t.Errorf("got %v, and %d bytes", err, out.Len())
+	}
+}
+
 type slowWriter struct{}
 
 func (slowWriter) Write(p []byte) (int, error) {
