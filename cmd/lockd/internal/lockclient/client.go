@@ -41,10 +41,6 @@ func New(config api.Config) (*Client, error) {
 	// The transport sends the token that was given. If CONSUL_HTTP_TOKEN has the same token, the
 	// official client prefers that of CONSUL_HTTP_TOKEN_FILE.
 	shared.Transport = &transport{next.Transport, name, cmp.Or(token, config.Token)}
-	// A PUT that is redirected becomes a GET, and the write is lost without an error.
-	shared.CheckRedirect = func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse
-	}
 	return &Client{official, name, config, next.CloseIdleConnections}, nil
 }
 

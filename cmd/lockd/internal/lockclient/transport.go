@@ -99,7 +99,8 @@ func blamed(ctx context.Context, err error) error {
 
 // understood reports whether the official client knows what an answer says. The client takes any
 // 404 to a read of keys for an absent key, and a missing index for 0. With an index of 0 the next
-// read would not wait.
+// read would not wait. No redirection is understood: the client would make a GET of a PUT, and the
+// write would be lost without an error.
 func understood(r *http.Request, response *http.Response) bool {
 	is := func(path string) bool { return strings.Contains(r.URL.Path, path) }
 	status := response.StatusCode
