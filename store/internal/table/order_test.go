@@ -1,7 +1,6 @@
 package table_test
 
 import (
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -29,16 +28,15 @@ func TestOrder_Model(t *testing.T) {
 			s.Keys.Delete(key)
 		}
 	}
-	key := func(i int) string { return fmt.Sprintf("key/%05d", i) }
 	for round, step := range []func(){
-		func() { each(1000, func(i int) { put(key(i)) }) },               // in order
-		func() { each(1000, func(i int) { put(key(9000 - i)) }) },        // the other way round
-		func() { each(3000, func(int) { put(key(random.IntN(9999))) }) }, // anywhere
-		func() { each(5000, func(int) { remove(key(random.IntN(9999))) }) },
-		func() { each(500, func(i int) { put(key(4000)); put(key(4000 + i)) }) },
-		func() { each(9000, func(i int) { remove(key(i)) }) }, // from the front
-		func() { each(9999, func(i int) { remove(key(9999 - i)) }) },
-		func() { each(100, func(int) { put(key(random.IntN(9999))) }) },
+		func() { each(1000, func(i int) { put(leafKey(i)) }) },               // in order
+		func() { each(1000, func(i int) { put(leafKey(9000 - i)) }) },        // the other way round
+		func() { each(3000, func(int) { put(leafKey(random.IntN(9999))) }) }, // anywhere
+		func() { each(5000, func(int) { remove(leafKey(random.IntN(9999))) }) },
+		func() { each(500, func(i int) { put(leafKey(4000)); put(leafKey(4000 + i)) }) },
+		func() { each(9000, func(i int) { remove(leafKey(i)) }) }, // from the front
+		func() { each(9999, func(i int) { remove(leafKey(9999 - i)) }) },
+		func() { each(100, func(int) { put(leafKey(random.IntN(9999))) }) },
 	} {
 		before, wantBefore := s.Snapshot(), maps.Clone(want)
 		step()
@@ -55,13 +53,12 @@ func TestOrder_Model(t *testing.T) {
 // Ensure that a block that has lost most of its rows takes in no full one.
 func TestOrder_SmallBlockBesideAFullOne(t *testing.T) {
 	s := store.New()
-	key := func(i int) string { return fmt.Sprintf("key/%05d", i) }
-	each(300, func(i int) { s.Keys.Put(key(i), schema.Key{Key: key(i)}) })
+	each(300, func(i int) { s.Keys.Put(leafKey(i), schema.Key{Key: leafKey(i)}) })
 	s.Seal()
 	s.PublishMemory()
 	_ = s.Snapshot() // fills the blocks in order
 	each(60, func(i int) {
-		s.Keys.Delete(key(i))
+		s.Keys.Delete(leafKey(i))
 		s.Seal()
 		s.PublishMemory()
 		if err := s.Check(); err != nil {

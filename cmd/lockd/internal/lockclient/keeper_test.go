@@ -98,14 +98,13 @@ func TestKeeper_Stopped(t *testing.T) {
 	run(t, func(h *harness) {
 		const stopped = ttl * 3 / 4
 		var once sync.Once
-		k, err := over(t, roundTrip(func(r *http.Request) (*http.Response, error) {
+		k := h.keepOver(func(r *http.Request) (*http.Response, error) {
 			response, err := h.RoundTrip(r)
 			if strings.Contains(r.URL.Path, "/renew/") {
 				once.Do(func() { time.Sleep(stopped) }) // no goroutine of the client goes on
 			}
 			return response, err
-		})).Keep(h.t.Context(), lockclient.SessionOptions{TTL: ttl})
-		h.must(err)
+		})
 		time.Sleep(time.Minute)
 		if k.Err() != nil || !h.lives(k.ID()) {
 			t.Errorf("lives: %t, %v", h.lives(k.ID()), k.Err())
