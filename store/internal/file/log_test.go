@@ -637,6 +637,37 @@ func TestLog_Refused(t *testing.T) {
 	}
 }
 
+// Ensure that a segment below a branch page is refused, though its records could be read. The next
+// record would overwrite what lies behind the branch.
+func TestLog_RefusesSegmentBelowABranch(t *testing.T) {
+	w := newWide(t, 50)
+	w.fillLog(3)
+	w.must(w.Close())
+	content, size := contentOf(t, w.path), os.Getpagesize()
+	page := func(number uint64) []byte { return content[int(number)*size:][:size] }
+	meta := content[newestMeta(content, size):]
+
+	// The last page of the list of free pages becomes the branch.
+	list := page(order.Uint64(meta[32:]))
+	last := order.Uint16(list[10:]) - 1
+	order.PutUint16(list[10:], last)
+	number := order.Uint64(list[headSize+8*int(last):])
+	_, root, _ := bytes.Cut(page(order.Uint64(meta[16:])), []byte("log1"))
+	branch := page(number)
+	clear(branch)
+	order.PutUint64(branch, number)
+	order.PutUint16(branch[8:], branchKind)
+	order.PutUint16(branch[10:], 1)
+	order.PutUint32(branch[headSize:], 16) // from the element to its key
+	order.PutUint32(branch[headSize+4:], uint32(len("log")))
+	copy(branch[headSize+8:], root[:8])
+	copy(branch[headSize+16:], "log")
+	order.PutUint64(root, number)
+
+	w.must(os.WriteFile(w.path, content, 0o600))
+	mustRefuse(t, w.path, "segment 1 of its log: it is not one")
+}
+
 // inline makes a bucket that is so small that it lies in the page of the bucket around it.
 func inline(tx *bbolt.Tx, name string) error {
 	bucket, err := tx.CreateBucket([]byte(name))
