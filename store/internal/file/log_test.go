@@ -597,75 +597,116 @@ func TestLog_Refused(t *testing.T) {
 			mustRefuse(t, path, test.text)
 		})
 	}
-	for name, change := range map[string]func(tx *bbolt.Tx) error{
-		"OneSegment": func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("log1")) },
-		"NoSegments": func(tx *bbolt.Tx) error {
+	const unfit, not = "its header does not fit its log", "segment 0 of its log: it is not one"
+	for name, test := range map[string]struct {
+		change func(tx *bbolt.Tx) error
+		text   string
+	}{
+		"OneSegment": {func(tx *bbolt.Tx) error {
+			return tx.DeleteBucket([]byte("log1"))
+		}, unfit},
+		"NoSegments": {func(tx *bbolt.Tx) error {
 			return errors.Join(tx.DeleteBucket([]byte("log0")), tx.DeleteBucket([]byte("log1")))
-		},
-		"Short": func(tx *bbolt.Tx) error {
+		}, unfit},
+		"Short": {func(tx *bbolt.Tx) error {
 			return tx.Bucket([]byte("log0")).Put([]byte("log"), make([]byte, 9000))
-		},
-		"Empty": func(tx *bbolt.Tx) error {
+		}, not},
+		"Longer": {func(tx *bbolt.Tx) error {
+			log := tx.Bucket([]byte("log0"))
+			return log.Put([]byte("log"), append(bytes.Clone(log.Get([]byte("log"))), 0))
+		}, not},
+		"LanesOnOnePage": {func(tx *bbolt.Tx) error {
+			log := tx.Bucket([]byte("log0"))
+			value := log.Get([]byte("log"))
+			return log.Put([]byte("log"), bytes.Clone(value[:len(value)-2*512]))
+		}, not},
+		"Empty": {func(tx *bbolt.Tx) error {
 			return tx.Bucket([]byte("log0")).Delete([]byte("log"))
-		},
-		"More": func(tx *bbolt.Tx) error {
+		}, not},
+		"More": {func(tx *bbolt.Tx) error {
 			return tx.Bucket([]byte("log0")).Put([]byte("m"), nil)
-		},
-		"Inline": func(tx *bbolt.Tx) error {
+		}, not},
+		"Inline": {func(tx *bbolt.Tx) error {
 			return errors.Join(tx.DeleteBucket([]byte("log0")), inline(tx, "log0"))
-		},
-		"Last": func(tx *bbolt.Tx) error {
+		}, not},
+		"Last": {func(tx *bbolt.Tx) error {
 			header, err := file.NextHeader(tx, 1<<64-1)
 			return errors.Join(err, putHeader(tx, header))
-		},
-		"Zeros": func(tx *bbolt.Tx) error {
+		}, "its log is from record"},
+		"Zeros": {func(tx *bbolt.Tx) error {
 			log := tx.Bucket([]byte("log0"))
 			return log.Put([]byte("log"), make([]byte, len(log.Get([]byte("log")))))
-		},
-		"NoLog": func(tx *bbolt.Tx) error {
+		}, "sector 1 of segment 0 of its log"},
+		"NoLog": {func(tx *bbolt.Tx) error {
 			return putHeader(tx, file.HeaderValue(1, uint64(tx.ID()), 5))
-		},
+		}, unfit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := copyOf(t, w.path)
 			inBolt(t, path, nil, func(tx *bbolt.Tx) error {
 				header, err := file.NextHeader(tx, 0)
-				return errors.Join(err, putHeader(tx, header), change(tx))
+				return errors.Join(err, putHeader(tx, header), test.change(tx))
 			})
-			mustRefuse(t, path, "log")
+			mustRefuse(t, path, test.text)
 		})
 	}
 }
 
-// Ensure that a segment below a branch page is refused, though its records could be read. The next
-// record would overwrite what lies behind the branch.
-func TestLog_RefusesSegmentBelowABranch(t *testing.T) {
+// Ensure that a row that no segment can be is refused, though its records could be read. The next
+// record would overwrite what lies behind a branch.
+func TestLog_RefusesSegment(t *testing.T) {
 	w := newWide(t, 50)
 	w.fillLog(3)
 	w.must(w.Close())
-	content, size := contentOf(t, w.path), os.Getpagesize()
-	page := func(number uint64) []byte { return content[int(number)*size:][:size] }
-	meta := content[newestMeta(content, size):]
+	for name, edit := range map[string]func(p *segmentPages){
+		"Key":    func(p *segmentPages) { copy(p.leaf[headSize+16:], "gol") },
+		"Bucket": func(p *segmentPages) { order.PutUint32(p.leaf[headSize:], 1) },
+		"BelowABranch": func(p *segmentPages) {
+			clear(p.free[8:])
+			order.PutUint16(p.free[8:], branchKind)
+			order.PutUint16(p.free[10:], 1)
+			order.PutUint32(p.free[headSize:], 16) // from the element to its key
+			order.PutUint32(p.free[headSize+4:], uint32(len("log")))
+			copy(p.free[headSize+8:], p.leaf[:8])
+			copy(p.free[headSize+16:], "log")
+			copy(p.root, p.free[:8])
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newSegmentPages(t, w.path)
+			edit(p)
+			path := newPath(t)
+			w.must(os.WriteFile(path, p.content, 0o600))
+			mustRefuse(t, path, "segment 1 of its log: it is not one")
+		})
+	}
+}
 
-	// The last page of the list of free pages becomes the branch.
-	list := page(order.Uint64(meta[32:]))
+// segmentPages is the content of a file, and what is in it of its second segment.
+type segmentPages struct {
+	content []byte
+	root    []byte // the number of its page, in its bucket
+	leaf    []byte // its page
+	free    []byte // a page that no list names
+}
+
+func newSegmentPages(t *testing.T, path string) *segmentPages {
+	t.Helper()
+	p := &segmentPages{content: contentOf(t, path)}
+	size := os.Getpagesize()
+	page := func(number []byte) []byte {
+		return p.content[int(order.Uint64(number))*size:][:size]
+	}
+	meta := p.content[newestMeta(p.content, size):]
+	list := page(meta[32:])
 	last := order.Uint16(list[10:]) - 1
 	order.PutUint16(list[10:], last)
-	number := order.Uint64(list[headSize+8*int(last):])
-	_, root, _ := bytes.Cut(page(order.Uint64(meta[16:])), []byte("log1"))
-	branch := page(number)
-	clear(branch)
-	order.PutUint64(branch, number)
-	order.PutUint16(branch[8:], branchKind)
-	order.PutUint16(branch[10:], 1)
-	order.PutUint32(branch[headSize:], 16) // from the element to its key
-	order.PutUint32(branch[headSize+4:], uint32(len("log")))
-	copy(branch[headSize+8:], root[:8])
-	copy(branch[headSize+16:], "log")
-	order.PutUint64(root, number)
-
-	w.must(os.WriteFile(w.path, content, 0o600))
-	mustRefuse(t, w.path, "segment 1 of its log: it is not one")
+	number := list[headSize+8*int(last):]
+	p.free = page(number)
+	copy(p.free, number[:8])
+	_, p.root, _ = bytes.Cut(page(meta[16:]), []byte("log1"))
+	p.leaf = page(p.root)
+	return p
 }
 
 // inline makes a bucket that is so small that it lies in the page of the bucket around it.
