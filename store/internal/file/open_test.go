@@ -324,6 +324,12 @@ func TestFile_Refuses(t *testing.T) {
 			"version 3 of bbolt's format"},
 		{"MetaChecksums", damage(map[int]string{72: "damaged!", page + 72: "damaged!"}),
 			store.ErrCorrupt, "neither of its two meta pages is whole"},
+		{"MetaPageLost", damage(map[int]string{
+			0: strings.Repeat("\x00", page), page + 72: "damaged!",
+		}), store.ErrCorrupt, "neither of its two meta pages is whole"},
+		{"OtherMetaPageLost", damage(map[int]string{
+			72: "damaged!", page: strings.Repeat("\x00", page),
+		}), store.ErrCorrupt, "neither of its two meta pages is whole"},
 		{"FreePageUnknown", freelist(func(list []uint64) { list[len(list)-1] = 1 << 40 }),
 			store.ErrCorrupt, "list of free pages"},
 		{"FreePageOfMeta", freelist(func(list []uint64) { list[0] = 1 }),
