@@ -415,6 +415,32 @@ func TestCatalog_N5_NoRenaming(t *testing.T) {
 	})
 }
 
+// Ensure that a session ends once, with its first cause, though its check and its node go in the
+// same step.
+func TestCatalog_N4N9_EndsOnce(t *testing.T) {
+	each(t, func(h *harness) {
+		h.register()
+		s := h.session(&lockd.SessionOptions{Node: "db1", Checks: []string{"disk"}})
+		before := h.Stats()
+		h.must(h.txn(func(tx *lockd.Txn) error {
+			return errors.Join(
+				tx.EndSession(s.ID()),
+				second(tx.Catalog().DeleteCheck("db1", "disk")),
+				second(tx.Catalog().DeleteNode("db1")),
+			)
+		}))
+		after, want := h.Stats(), before
+		want.Ends.Destroyed++
+		if after.Ends != want.Ends || after.Sessions != before.Sessions-1 {
+			h.t.Errorf("got %d sessions and %+v, want %d and %+v", after.Sessions, after.Ends,
+				before.Sessions-1, want.Ends)
+		}
+		if !errors.Is(s.Err(), lockd.ErrDestroyed) {
+			h.t.Errorf("got %v, want %v", s.Err(), lockd.ErrDestroyed)
+		}
+	})
+}
+
 // Ensure that a critical check that is new on a node, or on a service, ends no session.
 func TestCatalog_N10N11X23(t *testing.T) {
 	each(t, func(h *harness) {
