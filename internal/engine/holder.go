@@ -77,7 +77,7 @@ func (e *Engine) sharersOf(key string) []Holder {
 type slotsHeld struct {
 	of      lockAt
 	slots   roster // without the holders
-	err     error  // the key is not that of a semaphore
+	err     error  // the key's value is not a semaphore's
 	taken   int
 	longest *schema.Key // see longestHeld
 }

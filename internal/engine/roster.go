@@ -76,10 +76,11 @@ func rosterOf(prefix string, row *schema.Key) (roster, error) {
 		err = json.Unmarshal(text.Holders, &names)
 	}
 	if err != nil {
-		return r, conflict("%q is not that of a semaphore: %v", row.Key, err)
+		return r, conflict("the value of %q is not a semaphore's: %v", row.Key, err)
 	}
 	if text.Limit < 1 || text.Limit > MaxLimit {
-		return r, conflict("%q is not that of a semaphore: its limit is %d", row.Key, text.Limit)
+		return r, conflict("the value of %q is not a semaphore's: its limit is %d", row.Key,
+			text.Limit)
 	}
 	holders := make([]schema.ID, 0, len(names))
 	for _, name := range names {
