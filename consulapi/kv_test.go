@@ -32,6 +32,7 @@ func TestKV_H11H14K1_EntryIsShownAsConsulDoes(t *testing.T) {
 			"\n        \"Value\": null,\n") || !strings.HasSuffix(r.body, "]\n") {
 			t.Errorf("pretty: %q", r.body)
 		}
+		h.want("PUT /v1/kv/empty?pretty", "", 200, "true\n")
 	})
 }
 
@@ -41,11 +42,18 @@ func TestKV_H11K1_LargeEntryIsShownAsASmallOne(t *testing.T) {
 		id := h.session(nil).ID().String()
 		for _, size := range []int{1, 300_000} {
 			key, value := fmt.Sprint("of", size), strings.Repeat("v", size)
+			shows := func(lockIndex int, session string) {
+				t.Helper()
+				e := h.entry(key)
+				h.want("GET /v1/kv/"+key, "", 200, fmt.Sprintf(`[{"LockIndex":%d,"Key":%q,`+
+					`"Flags":7,"Value":%q,%s"CreateIndex":%d,"ModifyIndex":%d}]`, lockIndex, key,
+					base64.StdEncoding.EncodeToString([]byte(value)), session, e.CreateIndex,
+					e.ModifyIndex))
+			}
+			h.want("PUT /v1/kv/"+key+"?flags=7", value, 200, "true")
+			shows(0, "")
 			h.want("PUT /v1/kv/"+key+"?flags=7&acquire="+id, value, 200, "true")
-			e := h.entry(key)
-			h.want("GET /v1/kv/"+key, "", 200, fmt.Sprintf(`[{"LockIndex":1,"Key":%q,"Flags":7,`+
-				`"Value":%q,"Session":%q,"CreateIndex":%d,"ModifyIndex":%d}]`, key,
-				base64.StdEncoding.EncodeToString([]byte(value)), id, e.CreateIndex, e.ModifyIndex))
+			shows(1, `"Session":"`+id+`",`)
 		}
 	})
 }
@@ -159,6 +167,7 @@ func TestKV_H9K19K20K24K25_SessionsThatAreNone(t *testing.T) {
 			if r := h.send("PUT /v1/kv/"+long+call, ""); r.code != 400 {
 				t.Errorf("a long key with %s: %d %.100s", call, r.code, r.body)
 			}
+			h.want("PUT /v1/kv/"+long[1:]+call, "", 500, "raft apply failed: missing session")
 		}
 	})
 }
@@ -487,6 +496,10 @@ func TestKV_H15X16_ValueSize(t *testing.T) {
 			r.body != "Request body too large, max size: 524288 bytes. "+see {
 			t.Errorf("chunked, above the limit: %d %s", r.code, r.body)
 		}
+		limited := http.MaxBytesReader(nil, io.NopCloser(chunked("vv")), 1) // by the server
+		if r := h.sendAs(h.t.Context(), "PUT /v1/kv/c", limited); r.code != 413 {
+			t.Errorf("above the limit of the server: %d %s", r.code, r.body)
+		}
 		h.want("GET /v1/kv/?keys", "", 200, `["a","b"]`)
 	})
 }
@@ -559,6 +572,7 @@ func TestKV_ErrInvalid(t *testing.T) {
 		h.put(long, "v")
 		for _, target := range []string{
 			"PUT /v1/kv/x", "DELETE /v1/kv/x", "PUT /v1/kv/x?cas=0", "DELETE /v1/kv/x?cas=1",
+			"PUT /v1/kv/x?acquire=no", "PUT /v1/kv/x?release=no",
 		} {
 			if r := h.send(strings.Replace(target, "x", long+"x", 1), ""); r.code != 400 ||
 				!strings.HasPrefix(r.body, "Bad request: ") {
