@@ -97,5 +97,6 @@ func TestStatuses_ErrClosed(t *testing.T) {
 		write("PUT /v1/query/"+id, `{"Service":{"Service":"s"}}`)
 		write("PUT /v1/snapshot", h.send("GET /v1/snapshot", "").body)
 		h.want("GET /v1/kv/a?raw", "", 200, "v")
+		h.want("GET /v1/kv/?keys", "", 200, `["a"]`)
 	})
 }

@@ -205,6 +205,21 @@ func TestHandler_PanicCostsOneRequest(t *testing.T) {
 	})
 }
 
+// Ensure that a body that ends the handler gets no answer, which would look like that of a success.
+func TestHandler_BodyEndsTheConnection(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		w := httptest.NewRecorder()
+		defer func() {
+			if cause := recover(); cause != http.ErrAbortHandler || len(w.Header()) > 0 {
+				t.Errorf("the connection is kept, after %v: %v", cause, w.Header())
+			}
+		}()
+		h.ServeHTTP(w, httptest.NewRequest("PUT", "/v1/kv/a", bodyOf(func() {
+			panic(http.ErrAbortHandler)
+		})))
+	})
+}
+
 // Ensure that a query's timeout does not wait for the real clock: the test would take an hour.
 func TestHandler_WaitsByTheDatabasesClock(t *testing.T) {
 	run(t, nil, func(h *harness) {

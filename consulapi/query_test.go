@@ -304,9 +304,11 @@ func TestQuery_H1_Execute(t *testing.T) {
 			if method == "OPTIONS" {
 				code, text = 200, ""
 			}
-			r := h.want(method+" /v1/query/"+id+"/execute", `{"Name":"r"}`, code, text)
-			if got := r.header.Get("Allow"); got != "OPTIONS,GET" {
-				t.Errorf("%s: Allow is %q", method, got)
+			for _, of := range []string{id, ""} {
+				r := h.want(method+" /v1/query/"+of+"/execute", `{"Name":"r"}`, code, text)
+				if got := r.header.Get("Allow"); got != "OPTIONS,GET" {
+					t.Errorf("%s of %q: Allow is %q", method, of, got)
+				}
 			}
 		}
 		if after := h.db.Snapshot().Index(); after != before {

@@ -128,8 +128,10 @@ func TestSession_S5X16_ChunkedBody(t *testing.T) {
 		}
 		h.want("PUT /v1/session/create", large, 413,
 			"Request body(111 bytes) too large, max size: 100 bytes.")
-		h.want("PUT /v1/catalog/register", large, 413,
-			"Request body(111 bytes) too large, max size: 100 bytes.")
+		for _, path := range []string{"catalog/register", "agent/check/register"} {
+			h.want("PUT /v1/"+path, large, 413,
+				"Request body(111 bytes) too large, max size: 100 bytes.")
+		}
 		broken := io.MultiReader(strings.NewReader("{}"), brokenReader{})
 		if r := h.sendAs(h.t.Context(), "PUT /v1/session/create", broken); r.code != 400 {
 			t.Errorf("broken off: %d %s", r.code, r.body)
@@ -517,7 +519,12 @@ func TestSession_N14_NodeIsMissing(t *testing.T) {
 				}
 				return err
 			}))
+			h.create(`{"Checks":[]}`) // which needs no check, but a node
 			h.create("")
+			list := decode[[]sessionInfo](h, h.send("GET /v1/session/list", ""))
+			if len(list) != 2 { // earlier ones have ended with the check or the node
+				t.Errorf("%+v", list)
+			}
 		}
 	})
 }
