@@ -384,6 +384,15 @@ func TestCatalog_N18T15_Reads(t *testing.T) {
 		h.want("GET /v1/catalog/node/", "", 400, "Bad request: Missing node name")
 		h.want("GET /v1/catalog/services", "", 200, `{"web":["a","b","c"]}`)
 		h.want("GET /v1/catalog/services?node-meta=rack:7", "", 200, `{"web":["a","b"]}`)
+		h.want("PUT /v1/catalog/register", `{"Node":"web2","SkipNodeUpdate":true,
+			"Service":{"ID":"another","Service":"web","Tags":["c","a"]}}`, 200, "true")
+		h.want("GET /v1/catalog/services", "", 200, `{"web":["a","b","c"]}`)
+		both := decode[struct{ Services map[string]any }](h,
+			h.send("GET /v1/catalog/node/web2", "")).Services
+		if len(both) != 2 || both["another"] == nil || both["web"] == nil {
+			t.Errorf("%v", both)
+		}
+		h.want("PUT /v1/catalog/deregister", `{"Node":"web2","ServiceID":"another"}`, 200, "true")
 		h.want("GET /v1/catalog/service/nothing", "", 200, `[]`)
 		h.want("GET /v1/catalog/service/", "", 400, "Bad request: Missing service name")
 		h.want("GET /v1/catalog/datacenters", "", 200, `["dc1"]`)
@@ -480,11 +489,13 @@ func TestCatalog_N18_NodeByID(t *testing.T) {
 	run(t, &consulapi.Options{NodeID: "40e4ffff-9999-4999-8999-999999999999"}, func(h *harness) {
 		h.registerWeb()
 		h.want("PUT /v1/catalog/register", `{"Node":"40e4ffff","Address":"x"}`, 200, "true")
+		h.want("PUT /v1/catalog/register", `{"Node":"nine","Address":"x",
+			"ID":"99999999-9999-4999-8999-999999999999"}`, 200, "true")
 		for id, name := range map[string]string{
 			uuidOfWeb1: "web1", strings.ToUpper(uuidOfWeb1): "web1", "40e4a": "web1",
 			strings.ReplaceAll(uuidOfWeb1, "-", ""): "web1", "40e4a748-2": "web1",
 			"40e4fff": "local", "40e4ffff": "40e4ffff", // which is the name of a node
-			"40e4": "", "4": "", "--": "", uuidOfWeb1 + "0": "", "web": "",
+			"9": "", "99": "nine", "40e4": "", "4": "", "--": "", uuidOfWeb1 + "0": "", "web": "",
 		} {
 			found := decode[struct{ Node struct{ Node string } }](h,
 				h.send("GET /v1/catalog/node/"+id, "")) // empty for null

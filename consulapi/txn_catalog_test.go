@@ -104,7 +104,9 @@ func TestTxnCatalog_T13_Verbs(t *testing.T) {
 		}
 		h.refuses([]string{bad("set"), bad("cas")},
 			`0: Invalid check status "fine"`, `1: Invalid check status "fine"`)
-		h.refuses([]string{bad("get")}, `0: check "c" on node "n" doesn't exist`)
+		h.refuses([]string{bad("get"), `{"Check":{"Verb":"get","Check":{"Node":"n"}}}`},
+			`0: check "c" on node "n" doesn't exist`, `1: check "" on node "n" doesn't exist`)
+		h.txn(bad("delete"), `{"Service":{"Verb":"delete","Node":"n","Service":{}}}`)
 		r := h.send("PUT /v1/txn", `[{"Node":{"Verb":"get","Node":{"Bogus":1}}}]`)
 		if r.code != 400 || !strings.Contains(r.body, `unknown field "Bogus"`) {
 			t.Errorf("%d %s", r.code, r.body)
@@ -133,6 +135,8 @@ func TestTxnCatalog_T9N1_RefusedFirst(t *testing.T) {
 			{`{"Service":{"Verb":"delete-cas","Node":"local","Service":{"ID":"s"}}}`,
 				"Must provide service name with ID"},
 			{`{"Node":{"Verb":"x","Node":{}}}`, "Must provide node"},
+			{`{"Check":{"Verb":"set","Check":{"Node":"local","Name":"c","Status":"fine"}}}`,
+				`Invalid check status "fine"`},
 		} {
 			errs = append(errs, fmt.Sprintf("%d: %s", len(ops), test.what))
 			ops = append(ops, test.op)
@@ -182,7 +186,7 @@ func TestTxnCatalog_T13T7_NodeByIDAlone(t *testing.T) {
 		made := h.txn(
 			do("set", "renamed", strings.ToUpper(uuidOfWeb1)), do("get", "", uuidOfWeb1),
 			do("cas", "made", other), do("get", "", other), do("set", "again", uuidOfWeb1),
-			do("get", "renamed", uuidOfWeb1),
+			op("delete", "k", ""), do("get", "renamed", uuidOfWeb1),
 		).Results
 		for i, want := range []string{"renamed", "renamed", "made", "made", "again", "again"} {
 			if got := made[i].Node.Node; got != want {
@@ -224,6 +228,12 @@ func TestTxnCatalog_N13N1_NodeKeepsItsID(t *testing.T) {
 				made[0].Node.Node != "WEB1" {
 				t.Errorf("%s: %+v, shown as %+v", verb, now, made[0].Node)
 			}
+		}
+		now, _ := h.db.Snapshot().Catalog().Node("web1")
+		h.txn(fmt.Sprintf(`{"Node":{"Verb":"cas","Node":{"Node":"web1","ID":%q,
+			"ModifyIndex":%d}}}`, nobodysID, now.ModifyIndex))
+		if now, _ = h.db.Snapshot().Catalog().Node("web1"); now.ID != nobodysID {
+			t.Errorf("with another ID: %+v", now)
 		}
 	})
 }
