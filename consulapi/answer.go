@@ -108,7 +108,7 @@ func (a answer) asRead() answer {
 
 // done returns the answer to a write: true, or false if err is refused. It returns other errors.
 func done(err, refused error) (answer, error) {
-	if err != nil && (refused == nil || !errors.Is(err, refused)) {
+	if err != nil && !errors.Is(err, refused) {
 		return answer{}, err
 	}
 	return ok(err == nil), nil

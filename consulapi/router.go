@@ -84,7 +84,7 @@ func (t *router) add(path string, methods []method) {
 		return
 	}
 	t.routes[path] = methods
-	if bare, isBelow := strings.CutSuffix(path, "/"); isBelow && t.routes[bare] == nil {
+	if bare := strings.TrimSuffix(path, "/"); t.routes[bare] == nil {
 		t.routes[bare] = methods
 	}
 }

@@ -201,13 +201,14 @@ func orNull(tags []string) []string {
 }
 
 func (op *txnCheck) check() error {
-	if op.puts() && op.Check.id() == "" {
+	switch {
+	case !op.puts():
+		return nil
+	case op.Check.id() == "":
 		return refused("Must provide check ID or name")
 	}
-	if _, err := parseStatus(op.Check.Status); err != nil && op.puts() {
-		return err
-	}
-	return nil
+	_, err := parseStatus(op.Check.Status)
+	return err
 }
 
 func (op *txnCheck) apply(on state) ([]txnResult, error) {
