@@ -351,6 +351,8 @@ func TestFile_Refuses(t *testing.T) {
 			_, err := tx.CreateBucket([]byte("other"))
 			return err
 		}), store.ErrFormat, "another program"},
+		{"OtherProgramsNewFile", bolt(func(*bbolt.Tx) error { return nil }), store.ErrFormat,
+			"another program"},
 		{"OtherProgramWithMeta", bolt(func(tx *bbolt.Tx) error {
 			b, err := tx.CreateBucket([]byte(file.HeaderBucket))
 			return errors.Join(err, b.Put([]byte("consistent_index"), []byte{1}))

@@ -75,6 +75,31 @@ func (p *keyTree) leafHead(i int) []byte { return p.leaf[headSize+16*i:][:16] }
 // setChild makes the branch lead to that page in place of the leaf.
 func (p *keyTree) setChild(page uint64) { order.PutUint64(p.branch[headSize+8:], page) }
 
+// deepen puts that number of branches, on pages of their own, above the leaf.
+func (p *keyTree) deepen(branches int) {
+	size := os.Getpagesize()
+	child, key := order.Uint64(p.branch[headSize+8:]), p.leafKey(0)
+	var added []byte
+	for range branches {
+		page := make([]byte, size)
+		order.PutUint64(page, p.pages)
+		order.PutUint16(page[8:], branchKind)
+		order.PutUint16(page[10:], 1)
+		order.PutUint32(page[headSize:], 16) // from the element to its key
+		order.PutUint32(page[headSize+4:], uint32(len(key)))
+		order.PutUint64(page[headSize+8:], child)
+		copy(page[headSize+16:], key)
+		added = append(added, page...)
+		child, p.pages = p.pages, p.pages+1
+	}
+	p.setChild(child)
+	meta := p.content[newestMeta(p.content, size)-headSize:]
+	used := int(order.Uint64(meta[headSize+40:])) * size
+	order.PutUint64(meta[headSize+40:], p.pages)
+	seal(meta)
+	p.content = append(p.content[:used:used], added...)
+}
+
 // Ensure that a file is refused if one of its pages is not as bbolt writes them, even where all
 // rows could be read. bbolt would panic, or overwrite pages that are in use.
 func TestWalk_RefusesAPage(t *testing.T) {
@@ -126,6 +151,8 @@ func TestWalk_RefusesAPage(t *testing.T) {
 			"not one of the file"},
 		"ChildFarBehind": {func(p *keyTree) { p.setChild(math.MaxUint64) },
 			"not one of the file"},
+		"Deep":    {func(p *keyTree) { p.deepen(3) }, ""},
+		"TooDeep": {func(p *keyTree) { p.deepen(100) }, "too deep in its tree"},
 		"BucketUnknown": {func(p *keyTree) { order.PutUint16(p.header[8:], branchKind) },
 			"bucket that is not one"},
 		"BucketNotFilled": {func(p *keyTree) { order.PutUint16(p.header[10:], 0) },
