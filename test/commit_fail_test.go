@@ -115,6 +115,41 @@ func TestG9_DroppedGrantIsServedAgain(t *testing.T) {
 	}
 }
 
+// Ensure that a call that gives up after a failed commit is told of the share whose end was dropped,
+// though another call gave up before, while that end was decided.
+func TestG11_DroppedEndOfAShareIsForgotten(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		readers := h.sessions(2)
+		var shares []*lockd.Lock
+		for _, s := range readers {
+			share, err := s.TryLock("k", asReader)
+			h.must(err)
+			shares = append(shares, share)
+		}
+		line := h.line("k", h.sessions(3)...)
+		unlock := c.held(shares[0].Unlock)
+		line.ends[0]()
+		for h.Waiters("k") == 3 {
+			runtime.Gosched() // until it has given up
+		}
+		c.release(errDisk)
+		mustFail(t, "unlock", unlock.wait())
+		line.mustWait(1, 2)
+		line.ends[1]()
+		var blocked *lockd.LockedError
+		if err := line.calls[1].wait(); !errors.As(err, &blocked) {
+			t.Fatalf("got %v, want a LockedError", err)
+		}
+		for i, s := range readers {
+			if i >= len(blocked.Holders) || blocked.Holders[i].Session.ID != s.ID() {
+				t.Fatalf("got %v, want both readers", blocked)
+			}
+		}
+		line.ends[2]()
+	})
+}
+
 // Ensure that a waiter whose grant was dropped is granted the lock later, before later waiters.
 func TestG9_WaiterWhoseGrantWasDroppedIsFirst(t *testing.T) {
 	onFile(t, func(h *harness) {

@@ -114,7 +114,7 @@ func (e *Engine) Reuse(b *Batch) {
 // Drop takes back a batch that could not be committed, and the open batch, which was decided on it.
 // It reports whether one of them did work that no call asked for: such work has to be tried again.
 func (e *Engine) Drop(b *Batch) (again bool) {
-	e.sharers, e.slotsHeld = sharers{}, slotsHeld{} // the next states may have the dropped indexes
+	e.sharers, e.slotsHeld = sharers{}, slotsHeld{} // the next state has the dropped index
 	follower := e.open
 	e.flying, e.open = nil, new(Batch)
 	e.rows.Drop(b.rows)
