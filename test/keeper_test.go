@@ -334,6 +334,15 @@ func TestKeeper_G10_DoneOnlyWhenItHasEnded(t *testing.T) {
 		if err := first.wait(); !errors.Is(err, lockd.ErrClosed) {
 			t.Errorf("the keeper was done when the session was %v", err)
 		}
+		writes := c.held(func() error { return second(h.Put("k", nil, nil)) })
+		again := start(k.Close)
+		h.settle()
+		if !again.returned() || again.err != nil {
+			t.Errorf("closed again while a commit runs: got %v", again.err)
+		}
+		c.release(errDisk)
+		mustFail(t, "put", writes.wait())
+		h.must(again.wait())
 	})
 }
 
@@ -456,7 +465,8 @@ func TestKeeper_G11_GivingUp(t *testing.T) {
 // before.
 func TestKeeper_S30_Catalog(t *testing.T) {
 	each(t, func(h *harness) {
-		k := h.keeper(&lockd.SessionOptions{Node: "db1", Checks: []string{"disk"}})
+		opts := &lockd.SessionOptions{Node: "db1", Checks: []string{"disk"}}
+		k := h.keeper(opts)
 		refused := func(want error) {
 			h.t.Helper()
 			c := h.keeps(h.t.Context(), k)
@@ -486,15 +496,20 @@ func TestKeeper_S30_Catalog(t *testing.T) {
 			func(tx *lockd.Txn) error { return second(tx.Catalog().DeleteCheck("db1", "disk")) },
 			func(tx *lockd.Txn) error { return second(tx.Catalog().DeleteNode("db1")) },
 		} {
-			before := h.kept(k)
+			first := h.keeper(opts) // loses the first session that it had
+			before := []*lockd.Session{h.kept(k), h.kept(first)}
 			update(end)
-			waits := h.keeps(h.t.Context(), k)
+			waits := []*call{h.keeps(h.t.Context(), k), h.keeps(h.t.Context(), first)}
 			h.advance(time.Hour)
-			if before.Err() == nil || waits.returned() {
-				h.t.Fatalf("got %v, %v", before.Err(), waits.err)
+			for i, s := range before {
+				if s.Err() == nil || waits[i].returned() {
+					h.t.Fatalf("keeper %d: got %v, %v", i, s.Err(), waits[i].err)
+				}
 			}
 			update(put(catalog.Passing))
-			h.must(waits.wait())
+			h.must(waits[0].wait())
+			h.must(waits[1].wait())
+			h.must(first.Close())
 		}
 		update(put(catalog.Critical))
 		ctx, cancel := context.WithCancel(h.t.Context())
@@ -702,10 +717,15 @@ func TestKeeper_G12_Failed(t *testing.T) {
 		if err := waits.wait(); !errors.Is(err, lockd.ErrFailed) {
 			t.Errorf("session: got %v", err)
 		}
-		for _, err := range []error{k.Err(), k.Close(), s.Err(), second(h.NewKeeper(nil))} {
+		for _, err := range []error{
+			k.Err(), k.Close(), s.Err(), second(h.NewKeeper(nil)), second(k.Session(h.t.Context())),
+		} {
 			if !errors.Is(err, lockd.ErrFailed) {
 				t.Errorf("got %v", err)
 			}
+		}
+		if s, ok := k.Current(); ok {
+			t.Errorf("current: got %v, which has ended", s.ID())
 		}
 	})
 }
@@ -837,5 +857,47 @@ func TestKeeper_G12_FailedDuringClose(t *testing.T) {
 			t.Fatalf("the database: got %v", h.Err())
 		}
 		h.must(closing.wait())
+	})
+}
+
+// Ensure that a call of Session that is in the queue for the writer behind Close makes no session:
+// nobody would close it.
+func TestKeeper_G12_SessionBehindClose(t *testing.T) {
+	each(t, func(h *harness) {
+		k := h.keeper(nil)
+		u := h.updating()
+		closes := start(k.Close)
+		h.settle()
+		session := h.keeps(h.t.Context(), k)
+		u.end()
+		h.must(closes.wait())
+		if err := session.wait(); !errors.Is(err, lockd.ErrClosed) {
+			h.t.Errorf("session: got %v, want ErrClosed", err)
+		}
+		if got := h.NewestSessions(); len(got) > 0 {
+			h.t.Errorf("left: %v", got)
+		}
+	})
+}
+
+// Ensure that the Close of a keeper returns nil if the database closes first and leaves no session
+// of the keeper's in its file.
+func TestKeeper_G12_CloseBehindTheDatabases(t *testing.T) {
+	each(t, func(h *harness) {
+		k, unused := h.keeper(nil), h.keeper(nil)
+		h.kept(k)
+		u := h.updating()
+		closes := start(h.Close)
+		h.settle()
+		calls := []*call{start(k.Close), start(unused.Close)}
+		h.settle()
+		u.end()
+		h.must(closes.wait())
+		for i, call := range calls {
+			if err := call.wait(); err != nil {
+				h.t.Errorf("keeper %d: got %v", i, err)
+			}
+		}
+		h.open()
 	})
 }
