@@ -396,6 +396,9 @@ func TestModes_R6_Guard(t *testing.T) {
 		{grant(10, 5, lockd.Exclusive), true},
 		{grant(10, 6, lockd.Shared), true}, // of the same transaction, and later
 		{grant(10, 5, lockd.Exclusive), false},
+		{grant(11, 9, lockd.Shared), true},
+		{grant(11, 7, lockd.Shared), true},     // of the same transaction, and beside it
+		{grant(11, 8, lockd.Exclusive), false}, // the share that came later was here
 	} {
 		err := g.Check(step.Sequencer)
 		if step.admitted != (err == nil) || err != nil && !errors.Is(err, lockd.ErrNotHeld) {
