@@ -196,6 +196,9 @@ func TestInput_AtTheLimits(t *testing.T) {
 		h.must(second(h.Put(key, value, nil)))
 		h.must(second(s.TryLock("lock",
 			&lockd.LockOptions{Value: value, MaxHold: time.Millisecond})))
+		prefix := key[:len(key)-len("/")-len(s.ID().String())] // a slot's key is prefix/session
+		h.must(second(s.TryAcquire(prefix, 1<<20)))
+		h.must(h.SetLimit(prefix, 1))
 		h.must(h.Update(func(tx *lockd.Txn) error {
 			return errors.Join(second(tx.Lock("txn", s.ID(), &lockd.LockOptions{Value: value})),
 				tx.Catalog().Attach(s.ID(), "a", value))
