@@ -106,6 +106,8 @@ func TestCatalog_N1_Refuses(t *testing.T) {
 			{`{"Node":"n","Address":"x","Service":{}}`, 500, "Must provide service name"},
 			{`{"Node":"n","Address":"x","Service":{"Service":"s"},"Datacenter":"far"}`, 500,
 				"No path to datacenter"},
+			{`{"Node":"` + strings.Repeat("n", lockd.MaxKeySize+1) + `","Address":"x"}`, 400,
+				"Bad request: "},
 			{`{"Node":"n","Address":"x","Service":{"Service":"` +
 				strings.Repeat("s", lockd.MaxKeySize+1) + `"}}`, 400, "Bad request: "},
 			{`{"Node":"n","Address":"x","Check":{"Name":"` +
@@ -228,6 +230,10 @@ func TestCatalog_N5_ReservesNames(t *testing.T) {
 		h.want("PUT /v1/catalog/register", `{`+node+`,"SkipNodeUpdate":true}`, 200, "true")
 		h.want("PUT /v1/catalog/register", `{"Node":"web1","Address":"a",
 			"ID":"11111111-2222-4333-8444-555555555555"}`, 200, "true") // it has no serfHealth
+		h.want("PUT /v1/catalog/register", `{"Node":"web2","Address":"a",
+			"Check":{"CheckID":"serfHealth","Status":"passing"}}`, 200, "true")
+		h.want("PUT /v1/catalog/register", `{"Node":"web2","Address":"a",
+			"ID":"22222222-2222-4333-8444-555555555555"}`, 200, "true") // it has no ID
 		h.want("PUT /v1/catalog/register", `{"Node":"local","Address":"127.0.0.1",
 			"Check":{"CheckID":"serfHealth","Status":"critical"}}`, 200, "true")
 		h.want("PUT /v1/catalog/register", register, 200, "true") // it is not alive
@@ -512,9 +518,11 @@ func TestCatalog_N18_NodeByID(t *testing.T) {
 func TestCatalog_N2_ChecksOfOtherNodes(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		for _, node := range []string{"local", "nobody"} {
-			h.want("PUT /v1/catalog/register", `{"Node":"n","Address":"10.0.0.1",
-				"Check":{"Node":"`+node+`","Name":"c"}}`, 500,
-				"Node '"+node+"' for check 'c' doesn't match register request node 'n'")
+			for _, service := range []string{``, `"Service":{"Service":"s"},`} {
+				h.want("PUT /v1/catalog/register", `{"Node":"n","Address":"10.0.0.1",`+service+
+					`"Check":{"Node":"`+node+`","Name":"c"}}`, 500,
+					"Node '"+node+"' for check 'c' doesn't match register request node 'n'")
+			}
 		}
 		h.want("PUT /v1/catalog/register", `{"Node":"n","Address":"10.0.0.1",
 			"Check":{"Node":"N","Name":"c"}}`, 200, "true")

@@ -119,6 +119,15 @@ func TestHandler_N14X21_NodeOfThisProcess(t *testing.T) {
 		if again := h.db.Snapshot().Index(); again != state.Index() {
 			t.Errorf("index went from %d to %d", state.Index(), again)
 		}
+		// What the program has put on the node stays.
+		node.Meta = map[string]string{"rack": "7", "consul.tagged_addresses": `{"lan":"10.0.0.1"}`}
+		h.must(h.db.Update(func(tx *lockd.Txn) error { return tx.Catalog().PutNode(node) }))
+		_, err = consulapi.Handler(h.db, nil)
+		h.must(err)
+		if r := h.send("GET /v1/catalog/node/local", ""); !strings.Contains(r.body,
+			`"TaggedAddresses":{"lan":"10.0.0.1"},"Meta":{"rack":"7"}`) {
+			t.Error(r.body)
+		}
 		// A node that has an ID is given another.
 		const another = "b7e6f3d2-8a2d-4e1b-8a8f-1e6c2d3f4a51"
 		_, err = consulapi.Handler(h.db, &consulapi.Options{NodeID: another})

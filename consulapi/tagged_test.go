@@ -14,10 +14,12 @@ func TestTxnCatalog_T15_NoTags(t *testing.T) {
 		r := h.send("PUT /v1/txn", `[
 			{"Node":{"Verb":"set","Node":{"Node":"n"}}},
 			{"Service":{"Verb":"set","Node":"n","Service":{"Service":"s"}}},
+			{"Service":{"Verb":"set","Node":"n","Service":{"Service":"t","Tags":[]}}},
 			{"Check":{"Verb":"set","Check":{"Node":"n","CheckID":"a","ServiceID":"s"}}},
-			{"Check":{"Verb":"set","Check":{"Node":"n","CheckID":"b"}}}]`)
-		if r.code != 200 || strings.Count(r.body, `"Tags":null`) != 1 ||
-			strings.Count(r.body, `"ServiceTags":null`) != 2 {
+			{"Check":{"Verb":"set","Check":{"Node":"n","CheckID":"b"}}},
+			{"Check":{"Verb":"set","Check":{"Node":"n","CheckID":"c","ServiceID":"t"}}}]`)
+		if r.code != 200 || strings.Count(r.body, `"Tags":null`) != 2 ||
+			strings.Count(r.body, `"ServiceTags":null`) != 3 {
 			t.Errorf("%d %s", r.code, r.body)
 		}
 		for _, read := range []string{"health/node/n", "catalog/service/s", "catalog/node/n"} {

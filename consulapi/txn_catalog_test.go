@@ -301,6 +301,7 @@ func TestTxnCatalog_T13_CheckKeepsItsTTL(t *testing.T) {
 				Meta: map[string]string{"mine": "x"},
 			})
 		}))
+		before := h.db.Snapshot().Catalog()
 		for _, definition := range []string{`{"HTTP":"x"}`, `{}`} {
 			h.txn(`{"Check":{"Verb":"set","Check":{"Node":"local","CheckID":"c",` +
 				`"Status":"warning","Definition":` + definition + `}}}`)
@@ -309,6 +310,9 @@ func TestTxnCatalog_T13_CheckKeepsItsTTL(t *testing.T) {
 				(len(c.Meta) == 2) != (definition != "{}") {
 				t.Errorf("%s: %+v", definition, c)
 			}
+		}
+		if c, _ := before.Check("local", "c"); len(c.Meta) != 1 {
+			t.Errorf("an old snapshot has %+v", c)
 		}
 	})
 }
