@@ -49,7 +49,8 @@ func TestAgent_A10_Metrics(t *testing.T) {
 		for _, c := range m.Counters {
 			got[c.Name+"/"+c.Labels["cause"]] = float64(c.Count)
 			each := float64(min(c.Count, 1)) // of what is counted
-			if c.Sum != float64(c.Count) || c.Min != each || c.Max != each || c.Mean != each {
+			if c.Sum != float64(c.Count) || c.Min != each || c.Max != each || c.Mean != each ||
+				c.Labels == nil {
 				t.Errorf("%+v", c)
 			}
 		}

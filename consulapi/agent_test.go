@@ -458,6 +458,14 @@ func TestAgent_B4_ServiceBlocksByHash(t *testing.T) {
 		if r := h.answered(waiting); r.code != 404 {
 			t.Errorf("of a service that is gone: %d %s", r.code, r.body)
 		}
+		h.want(register, `{"Name":"web"}`, 200, "")
+		_, hash = read()
+		waiting = h.blocked(target + hash)
+		h.must(h.db.Close())
+		r = h.answered(waiting)
+		if r.code != 500 || r.body != "lockd: database closed by its owner" {
+			t.Errorf("of a closed database: %d %s", r.code, r.body)
+		}
 	})
 }
 
@@ -473,6 +481,8 @@ func TestAgent_N6_DurationsAreAnyNumbers(t *testing.T) {
 			h.want("PUT /v1/catalog/register", `{"Node":"n","Address":"1.1.1.1",
 				"Check":{"Name":"c","Definition":{"Interval":`+ttl+`}}}`, 200, "true")
 		}
+		h.want("PUT /v1/agent/check/register",
+			`{"Name":"c","TTL":"10s","Interval":"","Timeout":null}`, 200, "")
 		for _, ttl := range []string{`1e30`, `-1e30`, `true`, `"10"`, `9223372036854775808`} {
 			r := h.send("PUT /v1/agent/check/register", `{"Name":"d","TTL":`+ttl+`}`)
 			if r.code != 400 || !strings.HasPrefix(r.body, "Bad request: Request decode failed: ") {
@@ -539,6 +549,8 @@ func TestAgent_N12_ReplacesChecks(t *testing.T) {
 		h.info(s.ID)
 		register("?replace-existing-checks=true", "", "")
 		h.want("GET /v1/session/info/"+s.ID, "", 200, "[]")
+		register("", one+","+two, "local/one local/two")
+		register("?replace-existing-checks=true", "", "")
 		h.expect("beat", "critical", "")
 	})
 }

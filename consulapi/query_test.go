@@ -93,6 +93,7 @@ func TestQuery_Kept(t *testing.T) {
 func TestQuery_Refused(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		const failed = "raft apply failed: "
+		const nobody = "00000000-0000-0000-0000-000000000000"
 		id := h.prepare(`{"Name":"taken","Service":{"Service":"web"}}`)
 		for body, want := range map[string]struct {
 			code int
@@ -108,6 +109,8 @@ func TestQuery_Refused(t *testing.T) {
 				500, failed + "name '" + id + "' aliases an existing query ID"},
 			`{"Session":"` + uuidOfWeb1 + `","Service":{"Service":"web"}}`: {
 				500, failed + `invalid session "` + uuidOfWeb1 + `"`},
+			`{"Session":"` + nobody + `","Service":{"Service":"web"}}`: {
+				500, failed + `invalid session "` + nobody + `"`},
 			`{"Session":"no","Service":{"Service":"web"}}`: {
 				500, failed + `invalid session "no"`},
 			`{"Name":"q","Service":{"Service":"web","Failover":{"NearestN":-1}},` +
@@ -347,8 +350,11 @@ func TestQuery_OtherAttachments(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		const name = "11111111-2222-4333-8444-555555555555"
 		h.must(h.db.Update(func(tx *lockd.Txn) error {
-			for _, id := range []string{"", "other", name} {
-				if err := tx.Catalog().AttachUnowned("consul.query/"+id, []byte("?")); err != nil {
+			for id, value := range map[string]string{
+				"": "?", "other": "?", name: "?", "object": "{}", "foreign": `{"ID":"other"}`,
+			} {
+				err := tx.Catalog().AttachUnowned("consul.query/"+id, []byte(value))
+				if err != nil {
 					return err
 				}
 			}
