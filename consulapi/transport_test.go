@@ -64,6 +64,9 @@ func TestTransport(t *testing.T) {
 		r, err := h.do(h.t.Context(), client, "GET /v1/kv/a%2Fb%25", nil)
 		h.must(err)
 		defer r.Body.Close()
+		if n, err := io.Copy(io.Discard, r.Body); err != nil || n != r.ContentLength || n == 0 {
+			t.Errorf("copied %d bytes of %d, %v", n, r.ContentLength, err)
+		}
 		if r.Status != "200 OK" || r.Header.Get("X-Consul-Index") == "" || r.Request == nil ||
 			r.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s %v", r.Status, r.Header)
@@ -121,7 +124,7 @@ func TestTransport_BareRequest(t *testing.T) {
 		_, err = h.db.Put("k", []byte("v"), nil)
 		h.must(err)
 		for _, method := range []string{"", http.MethodGet} {
-			for _, body := range []io.ReadCloser{nil, http.NoBody} {
+			for _, body := range []io.ReadCloser{nil, http.NoBody, new(closing)} {
 				r := &http.Request{
 					Method: method, URL: &url.URL{Path: "/v1/kv/k", RawQuery: "raw"}, Body: body,
 				}
@@ -131,6 +134,9 @@ func TestTransport_BareRequest(t *testing.T) {
 				h.must(err)
 				if got.StatusCode != http.StatusOK || string(text) != "v" || r.Method != method {
 					t.Errorf("method %q, body %v: got %s %s", method, body, got.Status, text)
+				}
+				if b, is := body.(*closing); is && !b.closed {
+					t.Errorf("method %q: the body is open", method)
 				}
 			}
 		}
@@ -216,11 +222,13 @@ func TestTransport_BodyIsCutOff(t *testing.T) {
 // Ensure that a body is closed if the handler does not read it.
 func TestTransport_ClosesTheBody(t *testing.T) {
 	run(t, nil, func(h *harness) {
-		body := slowBody{make(chan struct{})}
-		r, err := h.do(h.t.Context(), h.client(nil), "GET /v1/kv/a", body)
-		h.must(err)
-		h.must(r.Body.Close())
-		<-body.closed
+		for _, target := range []string{"GET /v1/kv/a", "DELETE /v1/kv/a"} {
+			body := slowBody{make(chan struct{})}
+			r, err := h.do(h.t.Context(), h.client(nil), target, body)
+			h.must(err)
+			h.must(r.Body.Close())
+			<-body.closed
+		}
 	})
 }
 
@@ -336,6 +344,9 @@ func TestTransport_AnswerEndsWithItsContext(t *testing.T) {
 		cancel()
 		if text, err := io.ReadAll(r.Body); !errors.Is(err, context.Canceled) {
 			t.Errorf("%q, %v", text, err)
+		}
+		if n, err := io.Copy(io.Discard, r.Body); n != 0 || !errors.Is(err, context.Canceled) {
+			t.Errorf("copied %d bytes, %v", n, err)
 		}
 		h.must(r.Body.Close())
 	})
