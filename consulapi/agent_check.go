@@ -160,8 +160,8 @@ func (h *handler) checkUpdate(r *request) (answer, error) {
 // the sessions that are bound to the check have ended before the answer.
 func (h *handler) setCheck(r *request, status catalog.Status, output string) (answer, error) {
 	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
-		c, exists := tx.Catalog().Check(h.opts.Node, r.rest)
-		if !exists || c.TTL == 0 {
+		c, _ := tx.Catalog().Check(h.opts.Node, r.rest)
+		if c.TTL == 0 { // or there is none
 			return unknownCheck(r.rest)
 		}
 		c.Status, c.Output = status, output

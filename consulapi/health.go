@@ -41,7 +41,7 @@ func (h *handler) healthNode(r *request) (answer, error) {
 
 func (h *handler) healthChecks(r *request) (answer, error) {
 	return h.checks(r, func(n catalog.Node, c catalog.Check, of catalog.Service) bool {
-		return c.ServiceID != "" && sameName(of.Name, r.rest) && r.wantsNode(n)
+		return sameName(of.Name, r.rest) && r.wantsNode(n)
 	})
 }
 

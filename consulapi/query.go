@@ -155,7 +155,7 @@ func (q *preparedQuery) keep(tx *catalog.Txn) error {
 		return tx.AttachUnowned(attachmentOf(q.ID), marshal(q))
 	}
 	err := tx.Attach(sessionID(q.Session), attachmentOf(q.ID), marshal(q))
-	if errors.Is(err, lockd.ErrNoSession) || errors.Is(err, lockd.ErrInvalid) {
+	if errors.Is(err, lockd.ErrNoSession) {
 		return reword(err, "raft apply failed: invalid session %q", q.Session)
 	}
 	return err
