@@ -92,6 +92,11 @@ func TestCompress_H20_WhenItPays(t *testing.T) {
 				t.Errorf("%d bytes: compressed: %v", len(value), got)
 			}
 		}
+		for _, target := range []string{"/v1/snapshot", "/v1/lockd/backup"} {
+			if got := h.accepting(target, "gzip").header["Content-Encoding"]; got != nil {
+				t.Errorf("%s: %q", target, got)
+			}
+		}
 	})
 }
 

@@ -108,6 +108,11 @@ func TestSnapshot_IsConsulsArchive(t *testing.T) {
 		if again := h.send("GET /v1/snapshot", ""); again.body != r.body {
 			t.Error("the same state has another archive")
 		}
+		// It ends as tar wants it, with two blocks of zeros.
+		if whole, err := unzip(r.body); err != nil || len(whole)%512 != 0 ||
+			!strings.HasSuffix(whole, strings.Repeat("\x00", 1024)) {
+			t.Errorf("%d bytes, %v", len(whole), err)
+		}
 		files := unpack(t, r.body)
 		if len(files) != 3 || files[0].name != "meta.json" || files[1].name != "state.bin" ||
 			files[2] != sums(files[0], files[1]) {
