@@ -69,8 +69,8 @@ func newParty(info lockd.SessionInfo) party { return party{info.ID, info.Name, i
 
 func (h *handler) newLock(info lockd.LockInfo) lock {
 	l := lock{
-		Key: info.Key, party: newParty(info.Holder), Fence: info.Fence, Since: utc(info.Since),
-		Held: info.Held, DelayedUntil: utc(info.DelayedUntil), Limit: info.Limit,
+		Key: info.Key, party: newParty(info.Holder), Fence: info.Fence, Since: info.Since.UTC(),
+		Held: info.Held, DelayedUntil: info.DelayedUntil.UTC(), Limit: info.Limit,
 		Queue: []waiter{},
 	}
 	if !info.DelayedUntil.IsZero() {
@@ -93,7 +93,7 @@ func (h *handler) newLock(info lockd.LockInfo) lock {
 	}
 	for _, w := range info.Queue {
 		l.Queue = append(l.Queue, waiter{
-			newParty(w.Session), w.Mode.String(), utc(w.Since), w.Waited, w.Keys,
+			newParty(w.Session), w.Mode.String(), w.Since.UTC(), w.Waited, w.Keys,
 		})
 	}
 	return l
@@ -102,7 +102,9 @@ func (h *handler) newLock(info lockd.LockInfo) lock {
 // newHolders describes the sessions that share the lock.
 func newHolders(info *lockd.LockInfo) (holders []holder) {
 	for _, one := range info.Holders {
-		shown := holder{party: newParty(one.Session), Fence: one.Grant.Fence, Since: utc(one.Since)}
+		shown := holder{
+			party: newParty(one.Session), Fence: one.Grant.Fence, Since: one.Since.UTC(),
+		}
 		if !one.Since.IsZero() && !info.Since.IsZero() {
 			// info.Since and info.Held are the first holder's, and add up to the present time.
 			shown.Held = max(info.Held-one.Since.Sub(info.Since), 0)
@@ -110,14 +112,6 @@ func newHolders(info *lockd.LockInfo) (holders []holder) {
 		holders = append(holders, shown)
 	}
 	return holders
-}
-
-// utc returns a time in UTC. The zero time stays zero.
-func utc(at time.Time) time.Time {
-	if at.IsZero() {
-		return time.Time{}
-	}
-	return at.UTC()
 }
 
 // lockdLocks lists the locks whose keys begin with the parameter prefix (L1).
