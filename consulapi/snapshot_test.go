@@ -435,6 +435,41 @@ func TestReadSnapshot_OfConsul(t *testing.T) {
 	})
 }
 
+// Ensure that nil is nothing for a member of any kind, and that the longest of each short form of
+// MessagePack is read.
+func TestReadSnapshot_NilAndFullForms(t *testing.T) {
+	const letters = "abcdefghijklmno" // 15, the most that a short list or object has
+	long := strings.Repeat("k", 31)
+	state := "\x81\xa9LastIndex\x01" +
+		"\x1d\xc9\x00\x00\x00\x01\x07\xc1" + "\x1d\xd8" + strings.Repeat("\xc1", 17) +
+		"\x02\x83\xa3Key\xbf" + long + "\xa5Value\xc0\xa5Flags\xc0" +
+		"\x02\x8f\xa3Key\xa1b\xa5Value\xc6\x00\x00\x00\x01v"
+	tags := ""
+	for i, letter := range letters {
+		tags += "\xa1" + string(letter)
+		if i >= 2 { // two members are there
+			state += "\xa1" + string(letter) + "\xc0"
+		}
+	}
+	state += "\x00\x83\xa4Node\xa1n\xa7Address\xc0\xa7Service\x82\xa7Service\xa1s\xa4Tags\x9f" +
+		tags + "\x00\x82\xa4Node\xa1n\xa7Service\x83\xa7Service\xa1t\xa4Tags\xc0\xa4Port\xc0"
+	backup, err := consulapi.ReadSnapshot(strings.NewReader(ofState(t, state)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, nil, func(h *harness) {
+		h.must(h.db.Restore(backup))
+		h.shows(long, "", "", 0, 0)
+		h.shows("b", "v", "", 0, 0)
+		for id, want := range map[string]string{"s": letters, "t": ""} {
+			s, exists := h.db.Snapshot().Catalog().Service("n", id)
+			if !exists || strings.Join(s.Tags, "") != want || s.Port != 0 {
+				t.Errorf("%s: %+v", id, s)
+			}
+		}
+	})
+}
+
 // Ensure that errors of the reader are returned as they are, and that a check of the library keeps
 // its TTL.
 func TestReadSnapshot(t *testing.T) {
