@@ -115,8 +115,8 @@ func TestG9_DroppedGrantIsServedAgain(t *testing.T) {
 	}
 }
 
-// Ensure that a call that gives up after a failed commit is told of the share whose end was dropped,
-// though another call gave up before, while that end was decided.
+// Ensure that a call that gives up after a failed commit is told of the share whose end was
+// dropped, though another call gave up before, while that end was decided.
 func TestG11_DroppedEndOfAShareIsForgotten(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
