@@ -640,6 +640,32 @@ func TestModes_R4G11_UnlockDuringADowngrade(t *testing.T) {
 	})
 }
 
+// Ensure that a lock that another session got meanwhile is not downgraded, though the commit that
+// took it from its first holder still runs.
+func TestModes_R4_DowngradeOfALockThatIsLost(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		s, other := h.session(nil), h.session(nil)
+		lock := h.lock(s, "k")
+		taken := c.held(func() error {
+			return h.txn(func(tx *lockd.Txn) error {
+				return errors.Join(second(tx.Unlock("k", s.ID())),
+					second(tx.Lock("k", other.ID(), nil)))
+			})
+		})
+		downgraded := start(lock.Downgrade)
+		h.settle()
+		c.release(nil)
+		h.must(taken.wait())
+		if err := downgraded.wait(); !errors.Is(err, lockd.ErrNotHeld) {
+			t.Errorf("got %v, want ErrNotHeld", err)
+		}
+		if e := h.entry("k"); e.Session != other.ID() {
+			t.Errorf("the key is locked by %v, want %v", e.Session, other.ID())
+		}
+	})
+}
+
 // Ensure that of two calls of Downgrade at once both succeed: after the second, too, the lock is
 // shared, and the handle proves it.
 func TestModes_R4_TwoDowngradesAtOnce(t *testing.T) {
