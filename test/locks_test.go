@@ -239,6 +239,12 @@ func TestG3_LocksShowTheDelayThatIsDurable(t *testing.T) {
 		c.release(nil)
 		h.must(ending.wait())
 		h.mustShow("k delayed until 10")
+
+		// It is shown also while a value of the key is not durable.
+		writes := c.held(func() error { return second(h.Put("k", []byte("v"), nil)) })
+		h.mustShow("k delayed until 10")
+		c.release(nil)
+		h.must(writes.wait())
 	})
 }
 
