@@ -662,14 +662,9 @@ func TestLog_RefusesSegment(t *testing.T) {
 		"Key":    func(p *segmentPages) { copy(p.leaf[headSize+16:], "gol") },
 		"Bucket": func(p *segmentPages) { order.PutUint32(p.leaf[headSize:], 1) },
 		"BelowABranch": func(p *segmentPages) {
-			clear(p.free[8:])
-			order.PutUint16(p.free[8:], branchKind)
-			order.PutUint16(p.free[10:], 1)
-			order.PutUint32(p.free[headSize:], 16) // from the element to its key
-			order.PutUint32(p.free[headSize+4:], uint32(len("log")))
-			copy(p.free[headSize+8:], p.leaf[:8])
-			copy(p.free[headSize+16:], "log")
-			copy(p.root, p.free[:8])
+			number := order.Uint64(p.free)
+			makeBranch(p.free, number, []byte("log"), order.Uint64(p.leaf))
+			order.PutUint64(p.root, number)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -82,13 +82,7 @@ func (p *keyTree) deepen(branches int) {
 	var added []byte
 	for range branches {
 		page := make([]byte, size)
-		order.PutUint64(page, p.pages)
-		order.PutUint16(page[8:], branchKind)
-		order.PutUint16(page[10:], 1)
-		order.PutUint32(page[headSize:], 16) // from the element to its key
-		order.PutUint32(page[headSize+4:], uint32(len(key)))
-		order.PutUint64(page[headSize+8:], child)
-		copy(page[headSize+16:], key)
+		makeBranch(page, p.pages, key, child)
 		added = append(added, page...)
 		child, p.pages = p.pages, p.pages+1
 	}
@@ -98,6 +92,18 @@ func (p *keyTree) deepen(branches int) {
 	order.PutUint64(meta[headSize+40:], p.pages)
 	seal(meta)
 	p.content = append(p.content[:used:used], added...)
+}
+
+// makeBranch makes the page a branch of that number, which leads to one child.
+func makeBranch(page []byte, number uint64, key []byte, child uint64) {
+	clear(page)
+	order.PutUint64(page, number)
+	order.PutUint16(page[8:], branchKind)
+	order.PutUint16(page[10:], 1)
+	order.PutUint32(page[headSize:], 16) // from the element to its key
+	order.PutUint32(page[headSize+4:], uint32(len(key)))
+	order.PutUint64(page[headSize+8:], child)
+	copy(page[headSize+16:], key)
 }
 
 // Ensure that a file is refused if one of its pages is not as bbolt writes them, even where all
