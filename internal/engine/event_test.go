@@ -8,19 +8,16 @@ import (
 
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/schema"
-	"github.com/lockd/lockd/store"
 )
 
 // Ensure that the size of an event counts every text of its rows, the one before and the one after,
 // so that the memory of a history is bounded whatever it tells.
 func TestEvent_SizeIsOfAllTexts(t *testing.T) {
-	now := time.Unix(1_000_000, 0)
-	e := engine.New(store.New(), engine.Config{Node: "local"})
-	e.Load(now)
+	w := newWorld(t, 0)
 	told := map[reflect.Type]int{}
 	write := func(fn func(tx *engine.Txn) error) {
 		t.Helper()
-		tx := e.Begin(now)
+		tx := w.engine.Begin(w.now)
 		if err := fn(tx); err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +32,6 @@ func TestEvent_SizeIsOfAllTexts(t *testing.T) {
 		tx.Done()
 	}
 
-	write(func(tx *engine.Txn) error { tx.Initialize(); return nil })
 	meta := map[string]string{"meta": "of it"}
 	for _, text := range []string{"a text", "another"} {
 		write(func(tx *engine.Txn) error {

@@ -4,19 +4,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/schema"
-	"github.com/lockd/lockd/store"
 )
 
 // Ensure that a renewal touches only the session's own memory, which fits into one cache line of
 // the processor together with its handle.
 func TestExtend_TouchesOnlyTheSession(t *testing.T) {
-	now := time.Unix(1_000_000, 0)
-	e := engine.New(store.New(), engine.Config{Node: "local"})
-	e.Load(now)
+	w := newWorld(t, 0)
+	e, now := w.engine, w.now
 	tx := e.Begin(now)
-	tx.Initialize()
 	s, err := tx.NewSession(schema.Session{ID: schema.ID{1}, TTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)

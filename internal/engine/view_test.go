@@ -6,16 +6,12 @@ import (
 
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/schema"
-	"github.com/lockd/lockd/store"
 )
 
 // Ensure that a delay is shown until it is over, and not until its timer has fired (G7).
 func TestLockViews_G7_DelayIsOver(t *testing.T) {
-	now := time.Unix(1_000_000, 0)
-	e := engine.New(store.New(), engine.Config{Node: "local"})
-	e.Load(now)
-	tx := e.Begin(now)
-	tx.Initialize()
+	w := newWorld(t, 0)
+	tx := w.engine.Begin(w.now)
 	s, err := tx.NewSession(schema.Session{ID: schema.ID{1}, LockDelay: time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -26,15 +22,15 @@ func TestLockViews_G7_DelayIsOver(t *testing.T) {
 	tx.EndSession(s, engine.ErrDestroyed)
 	tx.Seal()
 	tx.Done()
-	end := now.Add(time.Second)
-	views := e.LockViews(end.Add(-1))
+	end := w.now.Add(time.Second)
+	views := w.engine.LockViews(end.Add(-1))
 	if len(views) != 1 || views[0].Key != "k" {
 		t.Fatalf("before the end: %+v", views)
 	}
 	if until, _ := views[0].Delay(); !until.Equal(end) {
 		t.Errorf("until %v, want %v", until, end)
 	}
-	if views := e.LockViews(end); len(views) != 0 {
+	if views := w.engine.LockViews(end); len(views) != 0 {
 		t.Errorf("at the end: %+v", views)
 	}
 }

@@ -597,7 +597,10 @@ func TestLog_Refused(t *testing.T) {
 			mustRefuse(t, path, test.text)
 		})
 	}
-	const unfit, not = "its header does not fit its log", "segment 0 of its log: it is not one"
+	const (
+		unfit     = "its header does not fit its log"
+		noSegment = "segment 0 of its log: it is not one"
+	)
 	for name, test := range map[string]struct {
 		change func(tx *bbolt.Tx) error
 		text   string
@@ -610,25 +613,25 @@ func TestLog_Refused(t *testing.T) {
 		}, unfit},
 		"Short": {func(tx *bbolt.Tx) error {
 			return tx.Bucket([]byte("log0")).Put([]byte("log"), make([]byte, 9000))
-		}, not},
+		}, noSegment},
 		"Longer": {func(tx *bbolt.Tx) error {
 			log := tx.Bucket([]byte("log0"))
 			return log.Put([]byte("log"), append(bytes.Clone(log.Get([]byte("log"))), 0))
-		}, not},
+		}, noSegment},
 		"LanesOnOnePage": {func(tx *bbolt.Tx) error {
 			log := tx.Bucket([]byte("log0"))
 			value := log.Get([]byte("log"))
 			return log.Put([]byte("log"), bytes.Clone(value[:len(value)-2*512]))
-		}, not},
+		}, noSegment},
 		"Empty": {func(tx *bbolt.Tx) error {
 			return tx.Bucket([]byte("log0")).Delete([]byte("log"))
-		}, not},
+		}, noSegment},
 		"More": {func(tx *bbolt.Tx) error {
 			return tx.Bucket([]byte("log0")).Put([]byte("m"), nil)
-		}, not},
+		}, noSegment},
 		"Inline": {func(tx *bbolt.Tx) error {
 			return errors.Join(tx.DeleteBucket([]byte("log0")), inline(tx, "log0"))
-		}, not},
+		}, noSegment},
 		"Last": {func(tx *bbolt.Tx) error {
 			header, err := file.NextHeader(tx, 1<<64-1)
 			return errors.Join(err, putHeader(tx, header))
