@@ -29,14 +29,6 @@ func (h *harness) lock(k *lockclient.Keeper, key string) *lockclient.Lock {
 	return l
 }
 
-// wasLost releases a lock that was lost, and fails the test if Unlock does not say so.
-func (h *harness) wasLost(l *lockclient.Lock) {
-	h.t.Helper()
-	if err := l.Unlock(h.t.Context()); !errors.Is(err, lockclient.ErrNotHeld) {
-		h.t.Errorf("Unlock after the loss: %v, want ErrNotHeld", err)
-	}
-}
-
 // Ensure that a lock's key exists while the lock is held, with what proves it, and then is gone.
 func TestLock(t *testing.T) {
 	run(t, func(h *harness) {
@@ -223,26 +215,6 @@ func TestLock_LargeValue(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), text) {
 			t.Errorf("got %v, want %q", err, text)
 		}
-		h.close(k)
-	})
-}
-
-// Ensure that the release of a lock whose key has a large value finds a loss that comes just before
-// it.
-func TestLock_LargeValue_Lost(t *testing.T) {
-	run(t, func(h *harness) {
-		var fence uint64
-		k := h.keepOver(func(r *http.Request) (*http.Response, error) {
-			if r.URL.Query().Has("release") {
-				h.must(h.db.ForceUnlock("k", fence, "wanted elsewhere"))
-			}
-			return h.RoundTrip(r)
-		})
-		l := h.lock(k, "k")
-		fence = l.Pair().ModifyIndex
-		_, err := h.db.Put("k", make([]byte, 400_000), nil)
-		h.must(err)
-		h.wasLost(l)
 		h.close(k)
 	})
 }
@@ -473,91 +445,6 @@ var takings = map[string]func(*harness, *lockclient.Keeper, string) *lockclient.
 	},
 }
 
-// Ensure that a release within a limited time is repeated if one request is never answered, as when
-// a connection has died.
-func TestUnlock_OneRequestIsNotAnswered(t *testing.T) {
-	run(t, func(h *harness) {
-		k := h.keep(time.Minute)
-		l := h.lock(k, "k")
-		h.fail(mute, "/v1/kv/")
-		time.AfterFunc(time.Second, func() { h.fail(none, "") })
-		ctx, cancel := context.WithTimeout(h.t.Context(), 5*time.Second)
-		defer cancel()
-		h.must(l.Unlock(ctx))
-		h.lock(k, "k") // which no lock-delay prevents
-		h.close(k)
-	})
-}
-
-// Ensure that a release finds a loss that the watch has not seen, and does not take for a loss what
-// an attempt of its own has released whose answer was lost.
-func TestUnlock_FindsTheLoss(t *testing.T) {
-	for name, take := range takings {
-		t.Run(name, func(t *testing.T) {
-			run(t, func(h *harness) {
-				k := h.keep(0)
-				l := take(h, k, "k")
-				h.must(h.db.Update(func(tx *lockd.Txn) error {
-					_, err := tx.DeletePrefix("k")
-					return err
-				}))
-				h.wasLost(l)
-				h.close(k)
-				k = h.keep(0) // the watch of the one before may have seen the loss all the same
-				l = take(h, k, "k")
-				h.fail(lost, "/v1/")
-				time.AfterFunc(3*time.Second, func() { h.fail(none, "") })
-				h.must(l.Unlock(h.t.Context()))
-				h.close(k)
-			})
-		})
-	}
-}
-
-// Ensure that a release that fails because the server is away, or has too much to do, is repeated
-// until ctx ends, and one that is refused is not.
-func TestUnlock_ServerAway(t *testing.T) {
-	for name, take := range takings {
-		t.Run(name, func(t *testing.T) {
-			run(t, func(h *harness) {
-				for f, longest := range map[fault]time.Duration{
-					cut: 4 * time.Second, lost: 4 * time.Second, broken: 4 * time.Second,
-					busy: 4 * time.Second, mute: 11 * time.Second,
-				} {
-					k := h.keep(time.Minute)
-					l := take(h, k, "k")
-					h.fail(f, "/v1/")
-					time.AfterFunc(3*time.Second, func() { h.fail(none, "") })
-					began := time.Now()
-					h.must(l.Unlock(h.t.Context()))
-					if took := time.Since(began); took > longest {
-						t.Errorf("fault %d: released after %v", f, took)
-					}
-					take(h, k, "k") // which no lock-delay prevents
-					h.close(k)
-					time.Sleep(time.Minute) // the lock-delay after that
-				}
-				k := h.keep(0)
-				l := take(h, k, "k")
-				h.fail(cut, "/v1/kv/")
-				ctx, cancel := context.WithTimeout(h.t.Context(), 5*time.Second)
-				defer cancel()
-				began := time.Now()
-				if err := l.Unlock(ctx); err == nil || time.Since(began) != 5*time.Second {
-					t.Errorf("away: %v after %v", err, time.Since(began))
-				}
-				h.fail(absent, "/v1/kv/")
-				began = time.Now()
-				if err := l.Unlock(h.t.Context()); err == nil || time.Since(began) != 0 {
-					t.Errorf("refused: %v after %v", err, time.Since(began))
-				}
-				h.fail(none, "")
-				h.close(k)
-			})
-		})
-	}
-}
-
 // Ensure that a lock and a slot that no session will ever be granted are refused at once.
 func TestLock_RefusedForever(t *testing.T) {
 	run(t, func(h *harness) {
@@ -593,124 +480,6 @@ func TestLock_NamedAsARefusal(t *testing.T) {
 		h.must(err)
 		h.close(second)
 	})
-}
-
-// Ensure that a wait ends when its session does.
-func TestLock_SessionEnds(t *testing.T) {
-	run(t, func(h *harness) {
-		holder, k := h.keep(0), h.keep(0)
-		h.lock(holder, "k")
-		time.AfterFunc(time.Second, func() { h.must(h.db.EndSession(h.sessionID(k.ID()))) })
-		_, err := k.Lock(h.t.Context(), "k", lockclient.UntilDone)
-		if !errors.Is(err, lockclient.ErrNoSession) {
-			t.Errorf("got %v", err)
-		}
-		_, err = k.Lock(h.t.Context(), "free", lockclient.UntilDone)
-		if !errors.Is(err, lockclient.ErrNoSession) {
-			t.Errorf("after that: got %v", err)
-		}
-		h.close(k)
-		h.close(holder)
-	})
-}
-
-// Ensure that the loss of a lock is told at once, with its reason and with no time left: another
-// client may have the lock.
-func TestLock_Lost(t *testing.T) {
-	for _, test := range []struct {
-		name, text string
-		take       func(h *harness, fence uint64) error
-	}{
-		{"Deleted", "was deleted", func(h *harness, _ uint64) error {
-			_, err := h.db.Delete("k")
-			return err
-		}},
-		{"Forced", "was released", func(h *harness, fence uint64) error {
-			return h.db.ForceUnlock("k", fence, "wanted elsewhere")
-		}},
-		{"Taken", "is locked by session", func(h *harness, _ uint64) error {
-			s, err := h.db.NewSession(nil)
-			if err != nil {
-				return err
-			}
-			return h.db.Update(func(tx *lockd.Txn) error {
-				_, err1 := tx.Delete("k")
-				_, err2 := tx.Lock("k", s.ID(), nil)
-				return errors.Join(err1, err2)
-			})
-		}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			run(t, func(h *harness) {
-				k := h.keep(time.Minute)
-				l := h.lock(k, "k")
-				h.fail(broken, "/v1/kv/") // for a while
-				time.Sleep(time.Second)
-				h.fail(none, "")
-				time.Sleep(5 * time.Minute)
-				h.must(test.take(h, l.Pair().ModifyIndex))
-				if left := doneAfter(t, k, 0); left != 0 {
-					t.Errorf("%v left", left)
-				}
-				if !strings.Contains(k.Err().Error(), test.text) {
-					t.Errorf("got %v, want %q", k.Err(), test.text)
-				}
-				before, _ := h.db.Get("k")
-				h.wasLost(l)
-				if after, _ := h.db.Get("k"); after.ModifyIndex != before.ModifyIndex {
-					t.Errorf("unlock changed %+v to %+v", before, after)
-				}
-				h.close(k)
-			})
-		})
-	}
-}
-
-// Ensure that a lock that another session holds is lost at once, with no time left, also while the
-// server answers no renewal and the lock-delay would leave time.
-func TestLock_Lost_ToAnother(t *testing.T) {
-	run(t, func(h *harness) {
-		k := h.keep(time.Minute)
-		l := h.lock(k, "k")
-		other, err := h.db.NewSession(nil)
-		h.must(err)
-		h.fail(mute, "/renew/")
-		synctest.Wait() // the watch has begun
-		h.must(h.db.Update(func(tx *lockd.Txn) error {
-			_, err1 := tx.Unlock("k", h.sessionID(k.ID()))
-			_, err2 := tx.Lock("k", other.ID(), nil)
-			return errors.Join(err1, err2)
-		}))
-		if left := doneAfter(t, k, 0); left != 0 {
-			t.Errorf("%v left", left)
-		}
-		h.fail(none, "")
-		h.wasLost(l)
-		h.close(k)
-	})
-}
-
-// Ensure that the loss of a lock with its session is reported as such, or as possible if there is
-// no time to ask.
-func TestLock_Lost_WithSession(t *testing.T) {
-	for delay, text := range map[time.Duration]string{
-		time.Minute: ` was destroyed, or its TTL of 15s has passed; by that the lock of key "k"`,
-		0:           `the lock of key "k" was released; it may be that session `,
-	} {
-		run(t, func(h *harness) {
-			k := h.keep(delay)
-			h.lock(k, "k")
-			synctest.Wait() // the watch has begun
-			h.must(h.db.EndSession(h.sessionID(k.ID())))
-			doneAfter(t, k, 0)
-			err := k.Err()
-			told := strings.Contains(err.Error(), text) && strings.Contains(err.Error(), k.ID())
-			if !told || errors.Is(err, lockclient.ErrNoSession) != (delay > 0) {
-				t.Errorf("delay %v: got %v", delay, err)
-			}
-			h.close(k)
-		})
-	}
 }
 
 // Ensure that of many clients one has the lock at a time, each with a higher fence.
@@ -767,29 +536,6 @@ func TestKeeper_TimeFromTheRequest(t *testing.T) {
 	})
 }
 
-// Ensure that a release sees what is written to the key meanwhile, and is done at once all the
-// same.
-func TestUnlock_KeyChangesMeanwhile(t *testing.T) {
-	run(t, func(h *harness) {
-		k := h.keep(0)
-		l := h.lock(k, "k")
-		h.fail(slow, "/txn")
-		time.AfterFunc(100*time.Millisecond, func() {
-			_, err := h.db.Put("k", []byte("new"), nil)
-			h.must(err)
-		})
-		began := time.Now()
-		h.must(l.Unlock(h.t.Context()))
-		took := time.Since(began) // that of two transactions
-		if e, _ := h.db.Get("k"); string(e.Value) != "new" || h.holder("k") != "" ||
-			took != time.Second {
-			t.Errorf("unlocked after %v: %+v", took, e)
-		}
-		h.fail(none, "")
-		h.close(k)
-	})
-}
-
 // Ensure that a server that does no transaction for a while is not taken for one that finds the
 // value too large: a lock is taken and released as soon as there are transactions again.
 func TestLock_NoTransactions(t *testing.T) {
@@ -833,24 +579,6 @@ func TestLock_ReadsFail(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Ensure that a wait ends as soon as its session is lost, also while a read waits for a change.
-func TestLock_SessionNotRenewed(t *testing.T) {
-	run(t, func(h *harness) {
-		holder := h.keep(0)
-		h.lock(holder, "k")
-		k := h.keep(0)
-		h.fail(cut, "/renew/"+k.ID())
-		began := time.Now()
-		_, err := k.Lock(h.t.Context(), "k", lockclient.UntilDone)
-		if took := time.Since(began); err == nil || took != ttl*2/3 || err != k.Err() {
-			t.Errorf("got %v after %v", err, took)
-		}
-		h.fail(none, "")
-		h.close(k)
-		h.close(holder)
-	})
 }
 
 // Ensure that a session that has ended takes nothing, and is told that at once, before a renewal
