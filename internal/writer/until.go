@@ -20,8 +20,8 @@ type Outcome struct {
 
 // Start does fn as a write, and returns when the write is decided. If fn reports that its caller is
 // queued, and so waits for more than a commit, Start reports that too. Otherwise the caller has to
-// call Wait. The channel done, which may be nil, is the Done of the context whose end
-// makes the caller give up.
+// call Wait. The channel done, which may be nil, is the Done of the context whose end makes the
+// caller give up.
 func (w *Writer) Start(
 	done <-chan struct{}, fn func(tx *engine.Txn) (queued bool, err error),
 ) (o Outcome, queued bool) {
