@@ -82,6 +82,17 @@ func TestHistory_TellsEachTransition(t *testing.T) {
 	})
 }
 
+// Ensure that the history has the end that a Close makes, at the time of the Close.
+func TestHistory_TellsTheEndByClose(t *testing.T) {
+	each(t, func(h *harness) {
+		h.lock(h.named("a"), "k")
+		h.advance(time.Second)
+		h.must(h.Close())
+		h.mustHistory("k", "0s granted to \"a\"",
+			"1s released by \"a\": database closed by its owner")
+	})
+}
+
 // Ensure that a lock that is handed on tells how the grant before it ended.
 func TestHistory_HandedOn(t *testing.T) {
 	each(t, func(h *harness) {
