@@ -123,3 +123,19 @@ func TestS26S29_OnTimeIfMadeByTheRecovery(t *testing.T) {
 		}
 	})
 }
+
+// Ensure that the database's goroutine rests if the commit of another call, which has ended what
+// was to be tried again, is on its way when that next try is due.
+func TestS29_RestsBesideTheCommitOfACall(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		h.session(&lockd.SessionOptions{TTL: 10 * time.Second})
+		c.fail(errTest)
+		h.advance(10 * time.Second) // to be tried again after 1 s
+		c.fail(nil)
+		put := c.held(func() error { return second(h.Put("k", nil, nil)) })
+		h.clock.Add(time.Second) // returns only if all goroutines of the bubble rest
+		c.release(nil)
+		h.must(put.wait())
+	})
+}
