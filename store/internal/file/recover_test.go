@@ -201,6 +201,53 @@ func TestRecover_PageLost(t *testing.T) {
 	}
 }
 
+// Ensure that a damaged element of a page costs its row only, that the other rows of the page are
+// sure, and that Recover names the keys among which the lost row was.
+func TestRecover_ElementDamaged(t *testing.T) {
+	r := newRescue(t, os.Getpagesize())
+	var leaves [][]string
+	first := make(map[string]int) // pages by their first key
+	for _, page := range r.treePages() {
+		if keys := r.keysOn(page); len(keys) > 0 {
+			leaves = append(leaves, keys)
+			first[keys[0]] = page
+		}
+	}
+	slices.SortFunc(leaves, slices.Compare)
+	const keySize = headSize + 8 // where it is in the first element of a page
+	for i, keys := range leaves {
+		element := len(keys) / 2
+		content := bytes.Clone(r.content)
+		content[first[keys[0]]*r.page+keySize+element*leafElement] ^= 1
+		found := r.of(content)
+		r.wants(keys[element], found, keys[element])
+		text := fmt.Sprintf("rows from %q to the last may be missing: page ", keys[0])
+		if i+1 < len(leaves) {
+			text = fmt.Sprintf("rows from %q to before %q may be missing: page ", keys[0],
+				leaves[i+1][0])
+		}
+		if len(found.Missing) != 1 || !told(found.Missing, "keys", "", text) ||
+			len(found.Doubtful) != 0 {
+			t.Errorf("want %q, missing %+v, doubtful %+v", text, found.Missing, found.Doubtful)
+		}
+	}
+	if len(leaves) < 5 {
+		t.Errorf("%d leaves", len(leaves))
+	}
+
+	// A small table is in the list of the tables.
+	const name, bucketHead = "nodes", 16
+	content := bytes.Clone(r.content)
+	root := content[r.root()*r.page:]
+	root[bytes.Index(root, []byte(name))+len(name)+bucketHead+keySize] ^= 1
+	found := r.of(content)
+	r.wants("other table", found)
+	if len(found.Missing) != 1 || len(found.Doubtful) != 0 || len(found.Nodes) != 0 ||
+		!told(found.Missing, name, "", "rows from the first to the last may be missing: page ") {
+		t.Errorf("missing %+v, doubtful %+v", found.Missing, found.Doubtful)
+	}
+}
+
 // Ensure that one bit of the head of a page, or of its first element, loses no more than one row:
 // all other rows of the page, and those of all other pages, are saved. The bit may say that other
 // pages belong to the page. Only if it takes a page's own pages away, their rows are lost too.
@@ -260,8 +307,8 @@ func TestRecover_BranchLeadsAstray(t *testing.T) {
 }
 
 // Ensure that a damaged row is missing by its name, and that an older copy of it, in a page that is
-// not in use any more, is saved as doubtful. Its neighbours are as they were; a row that was
-// deleted does not come back.
+// not in use any more, is saved as doubtful, wherever the row is on its page. Its neighbours are as
+// they were; rows that were deleted do not come back.
 func TestRecover_OlderCopy(t *testing.T) {
 	path := newPath(t)
 	s := store.New()
@@ -278,36 +325,128 @@ func TestRecover_OlderCopy(t *testing.T) {
 					s.Keys.Delete(key)
 					continue
 				}
-				s.Keys.Put(key, schema.Key{Key: key, Value: bytes.Repeat([]byte(value), 500),
-					ModifyIndex: s.Next()})
+				s.Keys.Put(key, schema.Key{Key: key, ModifyIndex: s.Next(),
+					Value: bytes.Repeat([]byte(value), os.Getpagesize()/8)})
 			}
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	put("oldA", "oldB", "oldC", "oldD", "oldE", "oldF")
-	put("newA", "newB", "newC", "newD", "", "newF")
+	put("oldA", "oldB", "oldC", "oldD", "oldE", "oldF", "oldG", "oldH", "oldI")
+	put("newA", "newB", "newC", "", "newE", "newF", "newG", "newH", "")
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	content := contentOf(t, path)
-	overwrite(t, path, int64(bytes.Index(content, []byte("newC"))), "NewC")
-	found, err := file.Recover(path, file.Options{})
-	if err != nil {
-		t.Fatal(err)
+	for _, key := range []string{"a", "b", "f", "g"} {
+		name := strings.ToUpper(key)
+		damaged := bytes.Replace(content, []byte("new"+name), []byte("New"+name), 1)
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		found, err := file.Recover(path, file.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, row := range found.Keys {
+			got += fmt.Sprintf("%.4s ", row.Value)
+		}
+		want := strings.Replace("newA newB newC newE newF newG newH ", "new"+name, "old"+name, 1)
+		if got != want {
+			t.Errorf("%s: got %s", key, got)
+		}
+		if len(found.Missing) != 1 || len(found.Doubtful) != 1 ||
+			!told(found.Missing, "keys", key, "its checksum does not match") ||
+			!told(found.Doubtful, "keys", key, "it is of a page that no table leads to") {
+			t.Errorf("%s: missing %+v, doubtful %+v", key, found.Missing, found.Doubtful)
+		}
 	}
-	got := ""
-	for _, row := range found.Keys {
-		got += fmt.Sprintf("%s %.4s ", row.Key, row.Value)
+}
+
+// Ensure that of several older copies of a damaged row the newest is saved, in whatever order they
+// come, and that no copy takes the place of a row that is sound, not even a newer one: its commit
+// may never have been whole.
+func TestRecover_NewestOlderCopy(t *testing.T) {
+	s := store.New()
+	var pages [4][]byte // one page each, with all keys, as they were at some time
+	var content []byte
+	for i := range pages {
+		for _, key := range []string{"a", "b", "c", "d"} {
+			value := bytes.Repeat(fmt.Appendf(nil, "%d%s", i, key), os.Getpagesize()/10)
+			s.Keys.Put(key, schema.Key{Key: key, Value: value, ModifyIndex: s.Next()})
+		}
+		s.Seal()
+		s.PublishMemory()
+		path := newPath(t)
+		if err := store.Create(path, s.Snapshot(), quick); err != nil {
+			t.Fatal(err)
+		}
+		whole := contentOf(t, path)
+		page := bytes.Index(whole, fmt.Appendf(nil, "%dc", i)) / os.Getpagesize()
+		pages[i] = whole[page*os.Getpagesize():][:os.Getpagesize()]
+		if i == 2 {
+			content = whole
+		}
 	}
-	if got != "a newA b newB c oldC d newD f newF " {
-		t.Errorf("got %s", got)
+	content = bytes.Replace(content, []byte("2c"), []byte("?c"), 1)
+	for _, test := range []struct {
+		copies []int
+		want   string
+	}{
+		{[]int{0, 1}, "2a 2b 1c 2d "},
+		{[]int{1, 0}, "2a 2b 1c 2d "},
+		{[]int{3}, "2a 2b 3c 2d "},
+	} {
+		damaged := bytes.Clone(content)
+		for _, i := range test.copies {
+			damaged = append(damaged, pages[i]...)
+		}
+		path := newPath(t)
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		found, err := file.Recover(path, file.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, row := range found.Keys {
+			got += fmt.Sprintf("%.2s ", row.Value)
+		}
+		if got != test.want || len(found.Doubtful) != 1 ||
+			!told(found.Doubtful, "keys", "c", "it is of a page that no table leads to") {
+			t.Errorf("copies %d: got %s, doubtful %+v", test.copies, got, found.Doubtful)
+		}
 	}
-	if len(found.Missing) != 1 || len(found.Doubtful) != 1 ||
-		!told(found.Missing, "keys", "c", "its checksum does not match") ||
-		!told(found.Doubtful, "keys", "c", "it is of a page that no table leads to") {
-		t.Errorf("missing %+v, doubtful %+v", found.Missing, found.Doubtful)
+}
+
+// Ensure that a page that the disk has written in place of another one costs the rows of that one
+// only: the rows of the page are sure, as they are also where they should be.
+func TestRecover_PageInPlaceOfAnother(t *testing.T) {
+	r := newRescue(t, os.Getpagesize())
+	var leaves []int
+	for _, page := range r.treePages() {
+		if len(r.keysOn(page)) > 0 && r.end(page) == (page+1)*r.page {
+			leaves = append(leaves, page)
+		}
+	}
+	for i, page := range leaves[1:] {
+		for _, moved := range [][2]int{{page, leaves[i]}, {leaves[i], page}} {
+			content := bytes.Clone(r.content)
+			copy(content[moved[1]*r.page:(moved[1]+1)*r.page], r.content[moved[0]*r.page:])
+			order.PutUint64(content[moved[1]*r.page:], uint64(moved[1]))
+			found := r.of(content)
+			what := fmt.Sprintf("page %d in place of %d", moved[0], moved[1])
+			r.wants(what, found, r.keysOn(moved[1])...)
+			if len(found.Missing) != 1 || len(found.Doubtful) != 0 {
+				t.Errorf("%s: missing %+v, doubtful %+v", what, found.Missing, found.Doubtful)
+			}
+		}
+	}
+	if len(leaves) < 5 {
+		t.Errorf("%d leaves", len(leaves))
 	}
 }
 
@@ -452,6 +591,23 @@ func TestRecover_Header(t *testing.T) {
 		case err != nil || found.Index != 7 || !told(found.Doubtful, "", "", name):
 			t.Errorf("%s: got %+v, %v", name, found, err)
 		}
+	}
+}
+
+// Ensure that a damaged header costs no row: Recover says that it cannot be read, and the last
+// index is the highest that was seen.
+func TestRecover_HeaderDamaged(t *testing.T) {
+	r := newRescue(t, os.Getpagesize())
+	content, key := bytes.Clone(r.content), []byte(file.HeaderKey)
+	for at := 0; bytes.Contains(content[at:], key); {
+		at += bytes.Index(content[at:], key) + len(key)
+		content[at+1] ^= 1
+	}
+	found := r.of(content)
+	r.wants("damaged header", found)
+	if !told(found.Doubtful, "", "", "the header cannot be read") || len(found.Doubtful) != 1 ||
+		len(found.Missing) != 0 || found.Index != lastOfRescue-1 {
+		t.Errorf("index %d, missing %+v, doubtful %+v", found.Index, found.Missing, found.Doubtful)
 	}
 }
 
@@ -665,5 +821,159 @@ func TestRecover_HeadOfASegment(t *testing.T) {
 	}
 	if segments < 2 {
 		t.Errorf("%d segments", segments)
+	}
+}
+
+// keysText returns the keys that were recovered, as dump has them.
+func keysText(found *file.Recovered) string {
+	rows := func(yield func(string, *schema.Key) bool) {
+		for i := range found.Keys {
+			if !yield(found.Keys[i].Key, &found.Keys[i]) {
+				return
+			}
+		}
+	}
+	return string(dumpTable(nil, &format.KeyRows, rows))
+}
+
+// Ensure that Recover of a sound file has the rows that an Open has, and says nothing of them,
+// however far the log and its checkpoint are; and that without the header, which says how much of
+// the log counts, it loses no row, and says of each one whether it may be out of date.
+func TestRecover_LogAtAnyTime(t *testing.T) {
+	path := newPath(t)
+	recovered := func(content []byte) *file.Recovered {
+		t.Helper()
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		found, err := file.Recover(path, file.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	logged, doubtful := 0, 0
+	for i, image := range images(t, 60, func(s *store.Store, round int) {
+		for i := range 60 {
+			n := i*7 + round*60
+			key, gone := fmt.Sprintf("user/%03d", n%211), fmt.Sprintf("user/%03d", (n+100)%211)
+			s.Keys.Put(key, schema.Key{Key: key, Value: fmt.Appendf(nil, "%080d", round),
+				ModifyIndex: s.Next()})
+			if s.Keys.Newest(gone) != nil {
+				s.Keys.Delete(gone)
+			}
+		}
+	}, nil) {
+		found := recovered(image.content)
+		if text := keysText(found); text != image.state.rows || found.Index != image.state.index {
+			t.Errorf("commit %d: got %d keys, index %d, want index %d", i, len(found.Keys),
+				found.Index, image.state.index)
+		}
+		if len(found.Missing)+len(found.Doubtful) != 0 {
+			t.Errorf("commit %d: missing %+v, doubtful %+v", i, found.Missing, found.Doubtful)
+		}
+		if image.records == 0 {
+			continue
+		}
+		logged++
+		current := make(map[string]uint64)
+		for _, row := range found.Keys {
+			current[row.Key] = row.ModifyIndex
+		}
+		found = recovered(bytes.ReplaceAll(image.content, []byte(file.HeaderKey), []byte("LOCKD")))
+		for _, row := range found.Keys {
+			last, there := current[row.Key]
+			delete(current, row.Key)
+			of := told(found.Doubtful, "keys", row.Key, "it is of the log, and the header is ")
+			if of {
+				doubtful++
+			}
+			if !of && (!there || row.ModifyIndex != last) || there && row.ModifyIndex < last {
+				t.Errorf("commit %d: %s is of index %d, not %d", i, row.Key, row.ModifyIndex, last)
+			}
+		}
+		if len(current) > 0 {
+			t.Errorf("commit %d: %d keys are not there", i, len(current))
+		}
+	}
+	if logged < 20 || doubtful == 0 {
+		t.Errorf("%d commits were in the log, %d rows doubtful", logged, doubtful)
+	}
+}
+
+// Ensure that a row that a checkpoint has moved to its table stays as it is when a record of the
+// log is damaged that had it too: an older record neither replaces nor deletes it; and that the row
+// is sure also if the header is missing.
+func TestRecover_OlderRecordThanTheTable(t *testing.T) {
+	path, tried := newPath(t), 0
+	recovered := func(content []byte) (indexes map[string]uint64, doubtful []file.Remark) {
+		t.Helper()
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		found, err := file.Recover(path, file.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		indexes = make(map[string]uint64)
+		for _, row := range found.Keys {
+			indexes[row.Key] = row.ModifyIndex
+		}
+		return indexes, found.Doubtful
+	}
+	for _, image := range images(t, 40, func(s *store.Store, round int) {
+		for i := range 48 { // each is written, or deleted, twice in a short time
+			key := fmt.Sprintf("user/%03d", i)
+			switch phase := (round + i) % 12; {
+			case i%2 == 0 && phase == 0 && s.Keys.Newest(key) != nil:
+				s.Keys.Delete(key)
+			case phase == 0 || phase == 3:
+				s.Keys.Put(key, schema.Key{Key: key, Value: make([]byte, 90),
+					ModifyIndex: s.Next()})
+			}
+		}
+	}, nil) {
+		whole, _ := recovered(image.content)
+		state := readLog(t, path)
+		if state.Taken == 0 {
+			continue
+		}
+		var moved []string // in the version that is in the file's table
+		inBolt(t, path, nil, func(tx *bbolt.Tx) error {
+			return tx.Bucket([]byte(format.TableName(0))).ForEach(func(key, value []byte) error {
+				index, err := format.Changed(0, string(key), value)
+				if index == whole[string(key)] {
+					moved = append(moved, string(key))
+				}
+				return err
+			})
+		})
+		for at := 2 * os.Getpagesize(); at < len(image.content); at += 512 {
+			number := binary.BigEndian.Uint64(image.content[at+8:])
+			if number < state.First || number >= state.Next {
+				continue // it is not a sector of a record that counts
+			}
+			tried++
+			content := bytes.Clone(image.content)
+			content[at+100] ^= 1
+			got, _ := recovered(content)
+			for _, key := range moved {
+				if got[key] != whole[key] {
+					t.Errorf("without record %d: %s is of index %d, and its table has %d", number,
+						key, got[key], whole[key])
+				}
+			}
+		}
+		headless := bytes.ReplaceAll(image.content, []byte(file.HeaderKey), []byte("LOCKD"))
+		_, doubtful := recovered(headless)
+		for _, key := range moved {
+			if told(doubtful, "keys", key, "") {
+				t.Errorf("without the header, %s of the table is doubtful", key)
+			}
+		}
+	}
+	t.Logf("%d sectors", tried)
+	if tried < 20 {
+		t.Errorf("%d sectors were damaged", tried)
 	}
 }

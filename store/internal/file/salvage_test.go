@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 	"github.com/lockd/lockd/store/internal/file"
+	"github.com/lockd/lockd/store/internal/format"
 )
 
 // The kinds of the pages of bbolt's trees, and the size of an element of a leaf.
@@ -76,6 +78,17 @@ var hostile = map[string]func() []byte{
 		})
 		return content
 	},
+	// Each page is a list of tables, with a table of fewer bytes than any has.
+	"TablesCutOff": func() []byte {
+		const size, pages = 1 << 10, 20
+		content := make([]byte, pages*size)
+		for page := 2; page < pages; page++ {
+			feignLeaf(content[page*size:], page, 0, 1, 1, func(int) (int, int) {
+				return headSize + leafElement, headSize + leafElement + page
+			})
+		}
+		return content
+	},
 	// Each page is the first one of a segment of the log.
 	"OverlappingSegments": func() []byte {
 		const size, pages = 1 << 10, 32 << 10
@@ -124,6 +137,39 @@ func TestRecover_RecordOfHostileLength(t *testing.T) {
 		if err != nil || got.Index != want.Head.Index || len(got.Keys) != 300 {
 			t.Errorf("%d: got %+v, %v", left, got, err)
 		}
+	}
+}
+
+// Ensure that Recover takes nothing of a record that no writer wrote, although its checksums hold:
+// the backup would have an index that Restore refuses, or a row that was never committed.
+func TestRecover_RecordOfNoWriter(t *testing.T) {
+	for name, payloadOf := range map[string]func(head file.RecordHead, row file.RowWrite) []byte{
+		"Index": func(head file.RecordHead, row file.RowWrite) []byte {
+			head.Index = 1 << 63
+			payload, _ := file.RecordOf(head, []file.RowWrite{row})
+			return payload
+		},
+		"Table": func(head file.RecordHead, row file.RowWrite) []byte {
+			unknown := file.Write(format.TableCount, "k", nil)
+			payload, _ := file.RecordOf(head, []file.RowWrite{row, unknown})
+			return payload
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWide(t, 300)
+			w.fillLog(3)
+			w.must(w.Close())
+			head, key := readLog(t, w.path).Head, w.key(0)
+			row := schema.Key{Key: key, Value: []byte("never"), ModifyIndex: head.Index}
+			payload := payloadOf(head, file.Write(0, key, format.KeyRows.Append(nil, key, &row)))
+			w.must(file.AppendRecord(w.path, 0, payload, nil))
+			got, err := file.Recover(w.path, file.Options{})
+			w.must(err)
+			if got.Index != head.Index || string(got.Keys[0].Value) == "never" {
+				t.Errorf("index %d, want %d; %s is %q", got.Index, head.Index, key,
+					got.Keys[0].Value)
+			}
+		})
 	}
 }
 
