@@ -300,6 +300,82 @@ func readMeanwhile(t *testing.T, path string) {
 	closeFile(t, opened)
 }
 
+// Ensure that an opener fails, and leaves the file closed, if it cannot take the rows that were
+// written before it had the file's lock.
+func TestOpening_G13_CannotReadWhatWasWrittenMeanwhile(t *testing.T) {
+	for name, prepare := range map[string]func(t *testing.T, path string){
+		"NoLog": func(*testing.T, string) {},
+		"Log":   logFile,
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := newPath(t)
+			closeFile(t, openFile(t, path, quick))
+			prepare(t, path)
+			looks := 0
+			reader := file.RowFuncs{
+				Reset: func() {
+					if looks++; looks == 1 {
+						f := openFile(t, path, quick)
+						commit(t, f, 13, mark("m", 1))
+						closeFile(t, f)
+					}
+				},
+				Row: func(byte, string, []byte) error {
+					if looks == 1 {
+						return nil
+					}
+					return errTest
+				},
+			}
+			_, err := file.ReadFile(path, quick, reader)
+			if !errors.Is(err, errTest) || looks != 2 {
+				t.Errorf("after %d looks: got %v, want the error of the second", looks, err)
+			}
+			closeFile(t, openFile(t, path, quick))
+		})
+	}
+}
+
+// Ensure that an opener never has a file to which the path no longer leads when it has the lock: it
+// opens the file that was put there meanwhile, if it may wait, and else returns ErrInUse.
+func TestOpening_G1_ReplacedMeanwhile(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file cannot be replaced")
+	}
+	for _, timeout := range []time.Duration{0, time.Minute} {
+		path, other := newPath(t), newPath(t)
+		closeFile(t, openFile(t, path, quick))
+		f := openFile(t, other, quick)
+		commit(t, f, 12, mark("m", 1))
+		closeFile(t, f)
+		looks, rows := 0, 0
+		reader := file.RowFuncs{
+			Reset: func() {
+				if looks++; looks == 1 {
+					if err := os.Rename(other, path); err != nil {
+						t.Error(err)
+					}
+				}
+			},
+			Row: func(byte, string, []byte) error {
+				rows++
+				return nil
+			},
+		}
+		f, err := file.ReadFile(path, store.Options{NoSync: true, Timeout: timeout}, reader)
+		if timeout == 0 {
+			if !errors.Is(err, store.ErrInUse) || looks != 1 {
+				t.Errorf("without a wait: got %v after %d looks, want ErrInUse", err, looks)
+			}
+			continue
+		}
+		if err != nil || rows != 1 {
+			t.Fatalf("with a wait: got %d rows, %v, want the row of the other file", rows, err)
+		}
+		closeFile(t, f)
+	}
+}
+
 // Ensure that a file that seems damaged, or of another format, is looked at again under its lock,
 // because another process may have been writing to it; that it is then opened, or refused; and that
 // there is no second look for any other reason.
