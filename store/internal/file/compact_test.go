@@ -260,23 +260,25 @@ func TestCompact_SyncFails(t *testing.T) {
 
 // Ensure that no file is made of rows of which bbolt refuses one, wherever it comes.
 func TestCreate_RefusedRow(t *testing.T) {
-	for before := range 3 {
+	for _, rows := range [][]int{{0}, {1, 0}, {1, 1, 0}, {0, 1}, {1, 0, 1, 1}} {
 		path := newPath(t)
-		rows := func(yield func(format.Write) bool) {
-			for i := range before { // each of them fills a transaction
+		err := file.Create(path, quick, schema.FirstIndex, func(yield func(format.Write) bool) {
+			for i, full := range rows { // each of these fills a transaction, or is refused
 				key := fmt.Sprint("k", i)
-				if !yield(file.Write(format.KeyRows.Table, key, make([]byte, 1<<20))) {
+				if full == 0 {
+					key = ""
+				}
+				value := make([]byte, format.ChecksumSize+full<<20)
+				if !yield(file.Write(format.NodeRows.Table, key, value)) {
 					return
 				}
 			}
-			yield(file.Write(format.NodeRows.Table, "", make([]byte, format.ChecksumSize)))
-		}
-		err := file.Create(path, quick, schema.FirstIndex, rows)
+		})
 		if err == nil || !strings.Contains(err.Error(), `row "" of nodes`) {
-			t.Errorf("behind %d rows: got %v", before, err)
+			t.Errorf("%d: got %v", rows, err)
 		}
 		if names := folder(t, path); len(names) != 0 {
-			t.Errorf("behind %d rows: it left %q", before, names)
+			t.Errorf("%d: it left %q", rows, names)
 		}
 	}
 }
