@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -314,6 +315,25 @@ func TestRecover_BranchLeadsAstray(t *testing.T) {
 	}
 	if branches == 0 {
 		t.Error("the file has no branches")
+	}
+}
+
+// Ensure that a row of an index that no commit has does not become the last index: Restore would
+// refuse the backup.
+func TestRecover_G4_IndexOfNoCommit(t *testing.T) {
+	s := store.New()
+	for key, index := range map[string]uint64{"limit": 1 << 63, "most": math.MaxUint64} {
+		s.Keys.Put(key, schema.Key{Key: key, ModifyIndex: index})
+	}
+	s.Seal()
+	s.PublishMemory()
+	path := newPath(t)
+	if err := store.Create(path, s.Snapshot(), quick); err != nil {
+		t.Fatal(err)
+	}
+	found, err := file.Recover(path, file.Options{})
+	if err != nil || found.Index != s.Published() || len(found.Keys) != 2 {
+		t.Errorf("got %+v, %v, want index %d", found, err, s.Published())
 	}
 }
 
