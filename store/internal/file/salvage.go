@@ -21,7 +21,7 @@ type salvage struct {
 	pageSize uint64
 	pages    uint64
 	visited  []bool // by page: it is sound, and the walk has come to it
-	budget   uint64 // pages that may yet be read with others: see afford
+	budget   uint64 // pages that may yet be read because others say so: see afford
 	meta     metaPage
 	metaErr  error // why there is no meta page to begin from
 
@@ -128,13 +128,13 @@ func (s *salvage) read(page, count uint64) []byte {
 	return content
 }
 
-// readsOfPage is how often, on average, each page may be read as a page that belongs to another. In
-// a sound file that happens once at most.
+// readsOfPage is how often, on average, each page may be read because another page leads to it, or
+// claims it. In a sound file that happens once.
 const readsOfPage = 8
 
-// afford reports whether that number of pages may be read with the page before them, and counts
-// them. The number comes from bytes without a checksum, perhaps of a value: if each page of a large
-// file claimed all pages that follow, reading them would never end.
+// afford reports whether that number of pages may be read because another page says so, and counts
+// them. The other page has no checksum, and may be part of a value: if each page of a large file
+// claimed all pages that follow, or led to the same damaged branch, reading them would never end.
 func (s *salvage) afford(pages uint64) bool {
 	if pages > s.budget {
 		return false
@@ -161,6 +161,9 @@ func (s *salvage) pageAt(page uint64, in bounds) (content []byte, err error) {
 	}
 	if s.visited[page] {
 		return nil, misplaced(page, "is used twice")
+	}
+	if !s.afford(1) {
+		return nil, misplaced(page, "is left out, because pages lead to others far too often")
 	}
 	content = s.read(page, 1)
 	if pageNumber(content) != page {

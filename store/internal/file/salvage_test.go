@@ -1,6 +1,7 @@
 package file_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -16,11 +17,12 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// The kinds of the pages of bbolt's trees, and the size of an element of a leaf.
+// The kinds of the pages of bbolt's trees, and the sizes of their elements.
 const (
-	branchKind  = 1
-	leafKind    = 2
-	leafElement = 16
+	branchKind    = 1
+	leafKind      = 2
+	branchElement = 16
+	leafElement   = 16
 )
 
 // feignLeaf writes into the content what looks like the head of a leaf with the given number of
@@ -120,6 +122,47 @@ func TestRecover_HostilePages(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Ensure that Recover ends soon if all branches of a tree lead to the same branch, which does not
+// fit any of them.
+func TestRecover_BranchesThatLeadToOne(t *testing.T) {
+	const branches, elements = 400, 800
+	r := newRescue(t, 1<<14)
+	table := r.content[r.root()*r.page:]
+	table = table[bytes.Index(table, []byte("keys"))+len("keys"):]
+	top := int(order.Uint64(table))
+	next := len(r.content) / r.page // the branches below top, then the one, then an empty page
+	content := append(bytes.Clone(r.content), make([]byte, (branches+2)*r.page)...)
+	feign := func(page, elements int, element func(i int) (key uint32, child int)) {
+		at := content[page*r.page : (page+1)*r.page]
+		clear(at)
+		order.PutUint64(at, uint64(page))
+		order.PutUint16(at[8:], branchKind)
+		order.PutUint16(at[10:], uint16(elements))
+		for i := range elements {
+			key, child := element(i)
+			from, place := headSize+i*branchElement, headSize+elements*branchElement+4*i
+			order.PutUint32(at[from:], uint32(place-from))
+			order.PutUint32(at[from+4:], 4)
+			order.PutUint64(at[from+8:], uint64(child))
+			binary.BigEndian.PutUint32(at[place:], key)
+		}
+	}
+	one := next + branches
+	feign(top, branches, func(i int) (uint32, int) { return uint32(i * elements), next + i })
+	for page := range branches {
+		least := page * elements
+		feign(next+page, elements, func(i int) (uint32, int) { return uint32(least + i), one })
+	}
+	feign(one, elements, func(i int) (uint32, int) { return uint32(1<<30 + i), one + 1 })
+	r.must(os.WriteFile(r.path, content, 0o600))
+	within(t, 30*time.Second, func() {
+		found, err := file.Recover(r.path, file.Options{})
+		if err != nil || len(found.Missing) == 0 {
+			t.Errorf("got %+v, %v, want that rows are missing", found, err)
+		}
+	})
 }
 
 // Ensure that a record that claims more bytes than any log has is no record, on 32 bits too.
