@@ -117,10 +117,12 @@ func build(
 		err = errors.Join(err, t.close())
 	}()
 	if like != nil { // before the sync, which is for this too
+		if err := giveTo(path, like); err != nil {
+			return fmt.Errorf("give the new file the owner of the old one: %w", cause(err))
+		}
 		// The umask may have cleared bits of the mode.
-		err := errors.Join(giveTo(path, like), os.Chmod(path, like.Mode().Perm()))
-		if err != nil {
-			return err
+		if err := os.Chmod(path, like.Mode().Perm()); err != nil {
+			return fmt.Errorf("give the new file the mode of the old one: %w", cause(err))
 		}
 	}
 	if err := t.fill(index, rows); err != nil {

@@ -1,6 +1,7 @@
 package file_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -97,6 +98,39 @@ func TestCompact_G2_UnreadableFolder(t *testing.T) {
 		t.Errorf("without sync: %v", err)
 	}
 	readable()
+	if names := folder(t, path); len(names) != 1 {
+		t.Errorf("left in the folder: %q", names)
+	}
+}
+
+// Ensure that Compact leaves a file as it is that it may not give its owner back.
+func TestCompact_OfAnotherOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a file of another owner")
+	}
+	box, readable := newDropBox(t)
+	readable()
+	path := filepath.Join(box, "old.db")
+	if _, err := openStore(path); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{
+		os.Chmod(path, 0o666),
+		syscall.Setfsuid(0), os.Chown(path, 0, 0), syscall.Setfsuid(ordinaryUser),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := contentOf(t, path)
+	err := store.Compact(path, store.Options{})
+	want := path + ": give the new file the owner of the old one: operation not permitted"
+	if !errors.Is(err, fs.ErrPermission) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if !bytes.Equal(contentOf(t, path), before) || owner(t, path) != [2]uint32{} {
+		t.Error("the file was replaced")
+	}
 	if names := folder(t, path); len(names) != 1 {
 		t.Errorf("left in the folder: %q", names)
 	}

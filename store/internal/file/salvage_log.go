@@ -164,7 +164,7 @@ func (s *salvage) takeRecord(number uint64, payload []byte) bool {
 	for _, row := range rows {
 		if row.Value == nil {
 			place := rowPlace{row.Table, row.Key}
-			if there, ok := s.rows[place]; ok && there.index <= left.index {
+			if s.rows[place].index <= left.index {
 				delete(s.rows, place)
 			}
 			continue
