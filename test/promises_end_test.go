@@ -306,6 +306,13 @@ func TestG12_IndependentIsKept(t *testing.T) {
 				}
 			}
 		}
+		for s := range locks {
+			err := s.Close()
+			if inFile := s == kept && h.path != ""; inFile != errors.Is(err, lockd.ErrClosed) ||
+				!inFile && err != nil {
+				h.t.Errorf("close session: got %v, in the file: %v", err, inFile)
+			}
+		}
 		if context.Cause(ctx) != locks[kept].Err() {
 			h.t.Errorf("context: got %v", context.Cause(ctx))
 		}
