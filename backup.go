@@ -64,7 +64,7 @@ func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 	if err != nil {
 		return err // it is fn's: a database in memory has no other
 	}
-	return wrap("write backup", "", db.Backup(w))
+	return wrap("write backup", "", store.WriteBackup(w, db.Snapshot().rows))
 }
 
 // Restore makes a new file at the path from a backup. The file's indexes start above the backup's

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/lockd/lockd"
@@ -56,7 +57,8 @@ func TestWriteBackup_Refused(t *testing.T) {
 	if err := lockd.WriteBackup(io.Discard, 1<<63, nothing); !errors.Is(err, lockd.ErrInvalid) {
 		t.Errorf("an index too high: %v", err)
 	}
-	if err := lockd.WriteBackup(failingWriter{}, 0, nothing); !errors.Is(err, errWrite) {
+	err = lockd.WriteBackup(failingWriter{}, 0, nothing)
+	if !errors.Is(err, errWrite) || !strings.HasPrefix(err.Error(), "lockd: write backup: ") {
 		t.Errorf("a writer that fails: %v", err)
 	}
 }
