@@ -158,11 +158,9 @@ func (o *Options) validate() error {
 	if o.History < 0 {
 		faults = append(faults, invalid("Options.History is %d, below 0", o.History))
 	}
-	if err := engine.CheckTTL("Options.Slow", o.Slow); err != nil {
-		faults = append(faults, err)
+	faults = append(faults, engine.CheckTTL("Options.Slow", o.Slow))
+	if o.Node != "" {
+		faults = append(faults, engine.CheckNodeName("Options.Node", o.Node))
 	}
-	if err := engine.CheckNodeName("Options.Node", o.Node); o.Node != "" && err != nil {
-		faults = append(faults, err)
-	}
-	return errors.Join(faults...)
+	return errors.Join(faults...) // leaves out each nil
 }
