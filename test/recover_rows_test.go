@@ -88,6 +88,9 @@ func TestRecover_NodeThatLostItsID(t *testing.T) {
 	if !slices.ContainsFunc(found.Missing, told) || slices.ContainsFunc(found.Doubtful, told) {
 		t.Errorf("zeta is not told of as missing: missing %.200q", found.Missing)
 	}
+	if !strings.HasPrefix(found.Missing[0], "nodes: rows from ") {
+		t.Errorf("the lost rows are not told of: missing %.200q", found.Missing)
+	}
 	restored := path + ".restored"
 	if err := lockd.Restore(restored, &backup, 0, nil); err != nil {
 		t.Fatal(err)
@@ -115,7 +118,7 @@ func TestRecover_NodeThatLostItsID(t *testing.T) {
 }
 
 // Ensure that a service and a check whose node is lost are reported by the names that a user gave
-// them.
+// them, and left out of the backup, which can be restored.
 func TestRecover_NamesWhatHasLostItsNode(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lockd.db")
 	meta := map[string]string{"m": "of the node" + strings.Repeat("x", os.Getpagesize())}
@@ -132,9 +135,16 @@ func TestRecover_NamesWhatHasLostItsNode(t *testing.T) {
 	}) == 0 {
 		t.Fatal("no page was cleared")
 	}
-	found, err := lockd.Recover(path, io.Discard, nil)
+	var backup bytes.Buffer
+	found, err := lockd.Recover(path, &backup, nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if found.Services+found.Checks > 0 {
+		t.Errorf("%d services and %d checks without their node", found.Services, found.Checks)
+	}
+	if err := lockd.Restore(path+".restored", &backup, 0, nil); err != nil {
+		t.Errorf("restore what was recovered: %v", err)
 	}
 	for _, want := range []string{
 		`services: "a/web/1": it does not fit: `, `checks: "a/up": it does not fit: `,
@@ -144,6 +154,40 @@ func TestRecover_NamesWhatHasLostItsNode(t *testing.T) {
 		}) {
 			t.Errorf("%q does not tell of %s", found.Missing, want)
 		}
+	}
+}
+
+// Ensure that a row whose checksum does not hold is reported by the name that a user knows: the ID
+// of a session, and a key as it is.
+func TestRecover_NamesADamagedRow(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lockd.db")
+	options := &lockd.Options{Sync: lockd.SyncNever}
+	db, err := lockd.Open(path, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const key = "a key of more than sixteen bytes"
+	_, putErr := db.Put(key, []byte("damaged value"), nil)
+	s, err := db.NewSession(&lockd.SessionOptions{
+		Name: "damaged name", Lifetime: lockd.Independent,
+	})
+	if err := errors.Join(putErr, err, db.Close(), lockd.Compact(path, options)); err != nil {
+		t.Fatal(err)
+	}
+	rewrite(t, path, func(content []byte) []byte {
+		return bytes.ReplaceAll(content, []byte("damaged"), []byte("DAMAGED"))
+	})
+	found, err := lockd.Recover(path, io.Discard, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(found.Missing)
+	want := []string{
+		fmt.Sprintf("keys: %q: its checksum does not match", key),
+		fmt.Sprintf("sessions: %q: its checksum does not match", s.ID()),
+	}
+	if !slices.Equal(found.Missing, want) {
+		t.Errorf("missing: got %q, want %q", found.Missing, want)
 	}
 }
 
@@ -193,7 +237,8 @@ func TestRecover_G4_IndexOfAnyRow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if found.Index < index || len(found.Doubtful) == 0 {
+			if found.Index < index || len(found.Doubtful) == 0 ||
+				!strings.HasPrefix(found.Doubtful[0], "the header cannot be read: ") {
 				t.Errorf("got %+v, want the index %d, and a word on the header", found, index)
 			}
 		})

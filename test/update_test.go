@@ -123,6 +123,7 @@ func TestBackup_Nil(t *testing.T) {
 		panics(h, "Restore", func() { _ = lockd.Restore(fresh, nil, 0, nil) })
 		h.must(h.Close())
 		panics(h, "BackupFile", func() { _ = lockd.BackupFile(h.path, nil, nil) })
+		panics(h, "Recover", func() { _, _ = lockd.Recover(h.path, nil, nil) })
 		h.open()
 		if _, err := os.Stat(fresh); !errors.Is(err, fs.ErrNotExist) {
 			h.t.Errorf("a file was made: %v", err)
