@@ -384,6 +384,14 @@ func TestG10G12_Failed(t *testing.T) {
 		if !isClosed(s.Done()) || !isClosed(lock.Done()) {
 			t.Error("Done is open")
 		}
+		if !errors.Is(s.Err(), lockd.ErrNoSession) || !errors.Is(lock.Err(), lockd.ErrNotHeld) {
+			t.Errorf("got %v and %v, want that they have ended", s.Err(), lock.Err())
+		}
+		for _, err := range h.Watch(h.t.Context(), lockd.KeyScope("k"), index+10) {
+			if !errors.Is(err, lockd.ErrInvalid) {
+				t.Errorf("watch from an index that is not reached: got %v, want ErrInvalid", err)
+			}
+		}
 		_, err = h.Put("k", nil, nil)
 		for what, err := range map[string]error{
 			"put": err, "unlock": lock.Unlock(), "renew": s.Renew(), "close": s.Close(),

@@ -232,6 +232,10 @@ func TestG7G12_CloseFails(t *testing.T) {
 						t.Errorf("%s: got %v", what, err)
 					}
 				}
+				if !errors.Is(s.Err(), lockd.ErrNoSession) ||
+					!errors.Is(lock.Err(), lockd.ErrNotHeld) {
+					t.Errorf("got %v and %v, want that they have ended", s.Err(), lock.Err())
+				}
 				h.settle()
 				if !isClosed(s.Done()) || !isClosed(lock.Done()) || !isClosed(changed) {
 					t.Error("Done is open, or Wait has not returned")

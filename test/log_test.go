@@ -378,6 +378,23 @@ func TestLogger_TellsOfOpenAndClose(t *testing.T) {
 	})
 }
 
+// Ensure that an Open whose commit fails has logged that when it returns, and leaves no goroutine.
+func TestLogger_TellsOfAnOpenThatFails(t *testing.T) {
+	onFile(t, func(h *harness) {
+		l := &logged{level: slog.LevelWarn}
+		_, err := lockd.Open(filepath.Join(t.TempDir(), "new.db"), &lockd.Options{
+			Logger: slog.New(l), Clock: probe(h.clock, store.Hooks{
+				BeforeCommit: func() error { return errDisk },
+			}),
+		})
+		mustFail(t, "open", err)
+		lines := l.take()
+		if len(lines) != 1 || !strings.Contains(lines[0], "ERROR commit failed") {
+			t.Errorf("logged: %q", lines)
+		}
+	})
+}
+
 // logByDefault makes the handler the one of slog.Default, and opens the database anew without a
 // logger of its own.
 func (h *harness) logByDefault(handler *logged) {
