@@ -23,6 +23,9 @@ func TestError_SaysWhatWasFound(t *testing.T) {
 			change(&changed)
 			return h.CheckSequencer(changed)
 		}
+		gone := h.session(nil)
+		lost := h.lock(gone, "lost")
+		h.must(h.EndSession(gone.ID()))
 		ended, cancel := context.WithCancel(h.t.Context())
 		cancel()
 		all := func(ctx context.Context, keys ...string) error {
@@ -48,6 +51,10 @@ func TestError_SaysWhatWasFound(t *testing.T) {
 			{all(ended, "a", "b"), context.Canceled, `lockd: lock all "a, b": context canceled`},
 			{all(h.t.Context(), "a", "", "b"), lockd.ErrInvalid,
 				`lockd: lock all "a, , b": invalid argument: key is empty (number 2 of 3)`},
+			{lost.Unlock(), lockd.ErrNotHeld, "lockd: unlock: " + lost.Err().Error()},
+			{gone.Close(), lockd.ErrNoSession, "lockd: close session: " + gone.Err().Error()},
+			{second(gone.TryLock("k", nil)), lockd.ErrNoSession,
+				`lockd: try lock "k": ` + gone.Err().Error()},
 			{second(lockd.ParseSessionID("web1")), lockd.ErrInvalid,
 				`lockd: parse session "web1": invalid argument: it is not a UUID`},
 			{second(lockd.ParseSequencer("1:2:shared:web1:k")), lockd.ErrInvalid,

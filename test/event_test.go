@@ -49,8 +49,12 @@ func TestEvent_SaysWhatHasChanged(t *testing.T) {
 				h.must(err)
 				text := strings.NewReplacer(s.ID().String(), "ID", own.ID().String(), "ID").Replace(
 					event.String())
-				if _, got, _ := strings.Cut(text, ": "); got != want[0] {
+				at, got, _ := strings.Cut(text, ": ")
+				if got != want[0] {
 					t.Errorf("got %q, want %q", got, want[0])
+				}
+				if strings.HasPrefix(at, "index ") != event.Time.IsZero() {
+					t.Errorf("%q begins with %q, and the time is %v", got, at, event.Time)
 				}
 				if want = want[1:]; len(want) == 0 {
 					break
