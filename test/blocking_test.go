@@ -28,8 +28,8 @@ func TestWatch_B5X15_FutureIndex(t *testing.T) {
 	})
 }
 
-// Ensure that a watch ends with its context's error, also if the context had ended before, and
-// leaves no topic behind.
+// Ensure that a watch ends with its context's error, also if the context had ended before and there
+// is a change to yield, and leaves no topic behind.
 func TestWatch_EndsWithItsContext(t *testing.T) {
 	each(t, func(h *harness) {
 		ctx, cancel := context.WithTimeout(h.t.Context(), time.Second)
@@ -46,7 +46,9 @@ func TestWatch_EndsWithItsContext(t *testing.T) {
 		if err := watching.wait(); !errors.Is(err, context.DeadlineExceeded) {
 			h.t.Errorf("got %v", err)
 		}
-		h.watches(ctx, lockd.KeyScope("k"), h.Snapshot().Index()).ends(context.DeadlineExceeded)
+		index := h.Snapshot().Index()
+		h.put("k", "v", 0)
+		h.watches(ctx, lockd.KeyScope("k"), index).ends(context.DeadlineExceeded)
 		if n := h.Topics(); n != 0 {
 			h.t.Errorf("%d topics are left", n)
 		}
@@ -202,6 +204,24 @@ func TestBlocking_B5X15(t *testing.T) {
 		for _, index := range []uint64{e.ModifyIndex, newest} {
 			if r := h.reads("k", index); r.returned() {
 				h.t.Errorf("from %d, at %d of %d: does not wait", index, e.ModifyIndex, newest)
+			}
+		}
+	})
+}
+
+// Ensure that a key which has not changed makes no other scope wait that has its name: the prefix,
+// and a session.
+func TestWait_B5_KeyWithTheNameOfTheScope(t *testing.T) {
+	each(t, func(h *harness) {
+		s := h.session(nil)
+		id := s.ID()
+		h.put("k", "1", 0)
+		index := h.put(string(id[:]), "1", 0).ModifyIndex
+		h.put("k/1", "1", 0)
+		h.must(s.Close())
+		for _, scope := range []lockd.Scope{lockd.PrefixScope("k"), lockd.SessionScope(id)} {
+			if !isClosed(h.changed(h.t.Context(), scope, index)) {
+				h.t.Errorf("%+v: waits, and has changed", scope)
 			}
 		}
 	})
