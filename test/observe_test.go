@@ -369,6 +369,25 @@ func TestObserve_G7G8_VacancyBehindTheHistory(t *testing.T) {
 		h.must(second(h.Delete("k")))
 		h.put("other", "w", 0)
 		read("vacant", fence)
+
+		leader = h.campaign(h.named("c"), "k", "v")
+		fence = leader.Sequencer().Fence
+		h.must(leader.Resign())
+		h.put("other", "x", 0)
+		read("vacant", fence) // after another leader
+
+		loses()
+		read("vacant until 20 s", fence)
+		h.advance(10 * time.Second)
+		h.put("k", "v", 0)
+		h.put("other", "y", 0)
+		var last lockd.Leadership
+		reading := start(func() (err error) { last, err, _ = next(); return err })
+		h.settle() // it is told neither of the end of the delay nor of the value
+		h.campaign(h.named("d"), "k", "v")
+		if h.must(reading.wait()); inShort(last) != "d: v" {
+			h.t.Errorf("got %+v, want the next leader", last)
+		}
 	})
 }
 
