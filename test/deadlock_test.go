@@ -91,6 +91,11 @@ func TestDeadlock_R14_NamesEveryStep(t *testing.T) {
 		if len(found.Steps) != 2 {
 			h.t.Fatalf("got %d steps", len(found.Steps))
 		}
+		old := lockd.DeadlockError{Steps: slices.Clone(found.Steps)}
+		old.Steps[1].Holds.Since = time.Time{} // as of a lock from before the file was opened
+		if !strings.Contains(old.Error(), ` holds "a" and waits for "b" for 3s`) {
+			h.t.Errorf("with a lock of unknown age: %v", &old)
+		}
 		for i, want := range []struct {
 			holds  lockd.Sequencer
 			awaits string

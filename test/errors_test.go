@@ -31,6 +31,9 @@ func TestError_SaysWhatWasFound(t *testing.T) {
 		all := func(ctx context.Context, keys ...string) error {
 			return second(s.LockAll(ctx, keys, nil))
 		}
+		var watched error
+		for _, watched = range h.Watch(h.t.Context(), lockd.SessionScope(s.ID()), 1000) {
+		}
 		const check = `lockd: check sequencer "k": lock is not held: `
 		for _, test := range []struct {
 			err  error
@@ -55,6 +58,8 @@ func TestError_SaysWhatWasFound(t *testing.T) {
 			{gone.Close(), lockd.ErrNoSession, "lockd: close session: " + gone.Err().Error()},
 			{second(gone.TryLock("k", nil)), lockd.ErrNoSession,
 				`lockd: try lock "k": ` + gone.Err().Error()},
+			{watched, lockd.ErrInvalid, fmt.Sprintf("lockd: watch %q: invalid argument: index "+
+				"1000 is ahead of the database, which is at %d", s.ID(), h.Snapshot().Index())},
 			{second(lockd.ParseSessionID("web1")), lockd.ErrInvalid,
 				`lockd: parse session "web1": invalid argument: it is not a UUID`},
 			{second(lockd.ParseSequencer("1:2:shared:web1:k")), lockd.ErrInvalid,

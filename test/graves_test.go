@@ -54,7 +54,7 @@ func TestIndexOf_I3I9X13X14B13_DroppedTombstones(t *testing.T) {
 			"session": lockd.SessionScope(s.ID()),
 			"unknown": lockd.SessionScope(lockd.SessionID{1}),
 			"alive":   lockd.KeyScope("alive/k"), "near alive": lockd.PrefixScope("alive/"),
-			"recent": lockd.KeyScope("grave/020/0000"),
+			"recent": lockd.KeyScope("grave/020/0000"), "of nothing": {},
 		}
 		last := h.indexes(scopes)
 		first := maps.Clone(last)
@@ -96,6 +96,9 @@ func TestIndexOf_I3I9X13X14B13_DroppedTombstones(t *testing.T) {
 		}
 		if last["alive"] != alive.ModifyIndex {
 			h.t.Errorf("a key that is there moved: %d, want %d", last["alive"], alive.ModifyIndex)
+		}
+		if last["of nothing"] != 1 {
+			h.t.Errorf("the scope that covers nothing is at %d", last["of nothing"])
 		}
 		if got := last["recent"]; got != h.Snapshot().IndexOf(lockd.KeyScope("grave/020/0499")) {
 			h.t.Errorf("recent tombstones: got %d", got)

@@ -387,4 +387,8 @@ func TestBadInput_SessionID(t *testing.T) {
 	if _, err := lockd.ParseSessionID(""); !errors.Is(err, lockd.ErrInvalid) {
 		t.Errorf("the empty text: got %v", err)
 	}
+	read := lockd.SessionID{1} // but it is the text of the zero value
+	if err := read.UnmarshalText(nil); err != nil || !read.IsZero() {
+		t.Errorf("unmarshal the empty text: got %v, %v", read, err)
+	}
 }

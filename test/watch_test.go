@@ -292,11 +292,12 @@ func TestWatch_B12_RemoveAfter(t *testing.T) {
 	})
 }
 
-// Ensure that sessions and the catalog have events like keys.
+// Ensure that sessions and the catalog have events like keys, and no events of keys and shares.
 func TestWatch_S40_SessionsAndCatalog(t *testing.T) {
 	each(t, func(h *harness) {
 		index := h.Snapshot().Index()
 		s := h.session(&lockd.SessionOptions{Name: "s"})
+		h.must(second(s.TryLock("shared", &lockd.LockOptions{Mode: lockd.Shared})))
 		h.register()
 		h.must(h.txn(func(tx *lockd.Txn) error { return tx.Catalog().Attach(s.ID(), "note", nil) }))
 		h.must(h.session(&lockd.SessionOptions{Name: "other"}).Close())
