@@ -253,7 +253,7 @@ func (s *Session) close() error {
 	}
 	s.db.writer.Lock()
 	defer s.db.writer.Unlock()
-	if s.state.Live() && s.db.rows.Durable() { // the session lives on in the file
+	if s.state.Live() && s.db.rows.Durable() { // the database was closed, and its file keeps s
 		return s.db.writer.Refused()
 	}
 	return nil
