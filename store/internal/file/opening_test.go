@@ -245,6 +245,11 @@ func testHolder(t *testing.T, text string, pid int, began time.Time) {
 // Ensure that an opener reads what is written while it waits for a file. It reads the rows before
 // it has the file's lock, and reads them again if they are no longer the rows of the last commit.
 func TestOpening_ReadsWhatWasWrittenMeanwhile(t *testing.T) {
+	withAndWithoutLog(t, readMeanwhile)
+}
+
+// withAndWithoutLog runs the test with a file that has no log, and with one that has.
+func withAndWithoutLog(t *testing.T, test func(t *testing.T, path string)) {
 	for name, prepare := range map[string]func(t *testing.T, path string){
 		"NoLog": func(*testing.T, string) {},
 		"Log":   logFile,
@@ -253,7 +258,7 @@ func TestOpening_ReadsWhatWasWrittenMeanwhile(t *testing.T) {
 			path := newPath(t)
 			closeFile(t, openFile(t, path, quick))
 			prepare(t, path)
-			readMeanwhile(t, path)
+			test(t, path)
 		})
 	}
 }
@@ -303,37 +308,29 @@ func readMeanwhile(t *testing.T, path string) {
 // Ensure that an opener fails, and leaves the file closed, if it cannot take the rows that were
 // written before it had the file's lock.
 func TestOpening_G13_CannotReadWhatWasWrittenMeanwhile(t *testing.T) {
-	for name, prepare := range map[string]func(t *testing.T, path string){
-		"NoLog": func(*testing.T, string) {},
-		"Log":   logFile,
-	} {
-		t.Run(name, func(t *testing.T) {
-			path := newPath(t)
-			closeFile(t, openFile(t, path, quick))
-			prepare(t, path)
-			looks := 0
-			reader := file.RowFuncs{
-				Reset: func() {
-					if looks++; looks == 1 {
-						f := openFile(t, path, quick)
-						commit(t, f, 13, mark("m", 1))
-						closeFile(t, f)
-					}
-				},
-				Row: func(byte, string, []byte) error {
-					if looks == 1 {
-						return nil
-					}
-					return errTest
-				},
-			}
-			_, err := file.ReadFile(path, quick, reader)
-			if !errors.Is(err, errTest) || looks != 2 {
-				t.Errorf("after %d looks: got %v, want the error of the second", looks, err)
-			}
-			closeFile(t, openFile(t, path, quick))
-		})
-	}
+	withAndWithoutLog(t, func(t *testing.T, path string) {
+		looks := 0
+		reader := file.RowFuncs{
+			Reset: func() {
+				if looks++; looks == 1 {
+					f := openFile(t, path, quick)
+					commit(t, f, 13, mark("m", 1))
+					closeFile(t, f)
+				}
+			},
+			Row: func(byte, string, []byte) error {
+				if looks == 1 {
+					return nil
+				}
+				return errTest
+			},
+		}
+		_, err := file.ReadFile(path, quick, reader)
+		if !errors.Is(err, errTest) || looks != 2 {
+			t.Errorf("after %d looks: got %v, want the error of the second", looks, err)
+		}
+		closeFile(t, openFile(t, path, quick))
+	})
 }
 
 // Ensure that an opener never has a file to which the path no longer leads when it has the lock: it

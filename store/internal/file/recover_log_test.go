@@ -52,9 +52,7 @@ func TestRecover_Records(t *testing.T) {
 		for _, at := range sectors {
 			content[at+100] ^= 1
 		}
-		w.must(os.WriteFile(w.path, content, 0o600))
-		found, err := file.Recover(w.path, file.Options{})
-		w.must(err)
+		found := recoverContent(t, w.path, content)
 		if len(found.Keys) != 300 {
 			t.Errorf("%s: %d keys", what, len(found.Keys))
 		}
@@ -187,9 +185,7 @@ func TestRecover_HeadOfASegment(t *testing.T) {
 		for bit := 0; bit < 8*(headSize+leafElement+3); bit++ {
 			content := bytes.Clone(intact)
 			content[at+bit/8] ^= 1 << (bit % 8)
-			w.must(os.WriteFile(w.path, content, 0o600))
-			found, err := file.Recover(w.path, file.Options{})
-			w.must(err)
+			found := recoverContent(t, w.path, content)
 			for _, remark := range found.Missing {
 				if strings.HasPrefix(remark.Text, "record") {
 					t.Errorf("segment %d, bit %d: %s", segments, bit, remark.Text)
