@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -545,9 +546,12 @@ func TestLock_Lost_BeforeTheRelease(t *testing.T) {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()
 			db, s := testServer(t)
+			watched := make(chan struct{})
+			var once sync.Once
 			silent := httptest.NewServer(http.HandlerFunc(
 				func(w http.ResponseWriter, r *http.Request) {
 					if r.URL.Query().Has("index") { // the client waits for a change
+						once.Do(func() { close(watched) })
 						<-r.Context().Done()
 						return
 					}
@@ -558,6 +562,7 @@ func TestLock_Lost_BeforeTheRelease(t *testing.T) {
 			if got := p.line(); got != "ready" {
 				t.Fatal(got)
 			}
+			<-watched // a read of the key before would find the loss
 			if _, err := db.Delete("k"); err != nil {
 				t.Fatal(err)
 			}
