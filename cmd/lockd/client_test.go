@@ -160,6 +160,12 @@ func TestClient_WrongEnvironment(t *testing.T) {
 	t.Setenv("CONSUL_HTTP_ADDR", strings.TrimPrefix(s.URL, "http://"))
 	t.Setenv("CONSUL_HTTP_SSL", "maybe")
 	const text = `CONSUL_HTTP_SSL "maybe" is neither true nor false; see lockd `
+	inUse := fileWith(t, "v")
+	db := open(t, inUse)
+	command(t, "", "backup", "--wait", "0s", inUse).wants(t, exitUsage, text+"backup --help")
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
 	command(t, "", "kv", "list").wants(t, exitUsage, text+"kv list --help")
 	command(t, "", "lock", "k", "true").wants(t, exitLockFailed, text+"lock --help")
 	command(t, "", "kv", "put", "--ssl=false", "k", "v").wants(t, 0, "")

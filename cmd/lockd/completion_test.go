@@ -16,6 +16,9 @@ func TestCompletion(t *testing.T) {
 		if r.wants(t, 0, ""); !strings.Contains(r.out, "--generate-shell-completion") {
 			t.Errorf("%s: %s", shell, r.out)
 		}
+		if ours := r.out == bashCompletion; ours != (shell == "bash") {
+			t.Errorf("%s: the script is this program's own for bash: %t", shell, ours)
+		}
 	}
 	command(t, "", "completion", "tcsh").wants(t, exitUsage, `there is no command "tcsh"`)
 	for _, args := range [][]string{{"--fast"}, {"zsh", "--fast"}} {

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -109,6 +111,17 @@ func TestKV_CAS(t *testing.T) {
 	s.at("", "kv", "get", "k").wants(t, exitNotFound, "")
 }
 
+// Ensure that a write that a server refuses without a reason is no success, and no matter of --cas.
+func TestKV_PutRefused(t *testing.T) {
+	t.Parallel()
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "false\n")
+	}))
+	defer other.Close()
+	command(t, "", "kv", "put", "--http-addr", other.URL, "k", "v").wants(t, exitConflict,
+		"conflict: the server refuses to write key \"k\"\n")
+}
+
 func TestKV_ListDelete(t *testing.T) {
 	t.Parallel()
 	s := served(t, "--memory")
@@ -191,8 +204,13 @@ func TestKV_Unprintable(t *testing.T) {
 	t.Parallel()
 	s := served(t, "--memory")
 	const complaint = ": 400: a key with a character that cannot be printed is taken by no server"
-	s.at("", "kv", "put", "\tk", "v").wants(t, exitFailed, complaint)
-	s.at("", "kv", "get", "\tk").wants(t, exitFailed, complaint)
+	for _, args := range [][]string{{"kv", "put", "\tk", "v"}, {"kv", "get", "\tk"}} {
+		r := s.at("", args...)
+		r.wants(t, exitFailed, complaint)
+		if strings.Contains(r.complaints, "neither lockd nor Consul") {
+			t.Error(r.complaints)
+		}
+	}
 	s.end()
 }
 
@@ -212,6 +230,17 @@ func TestKV_Export_NotUTF8(t *testing.T) {
 			t.Errorf("%q: got %s", prefix, r.out)
 		}
 	}
+	// The keys of one commit have one CreateIndex.
+	db, both := testServer(t)
+	if err := db.Update(func(tx *lockd.Txn) error {
+		_, err := tx.Put("\ufffd", nil, nil)
+		_, other := tx.Put("\xff", nil, nil)
+		return errors.Join(err, other)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "", "kv", "export", "--http-addr", both.URL).wants(t, exitFailed, " is not UTF-8")
+
 	r := s.at("", "kv", "export", "a")
 	s.at("", "kv", "delete", "--recurse", "--all").wants(t, 0, "")
 	s.at(r.out, "kv", "import").wants(t, 0, "")
@@ -235,6 +264,7 @@ func TestKV_Import_Refused(t *testing.T) {
 		"null":                                   "not an array of keys",
 		"[1]":                                    `entry 1 of 1: 1 is not an object`,
 		`[{"key":1}]`:                            `entry 1 of 1: {"key":1} is not an object that`,
+		`[{"flags":1}]`:                          `entry 1 of 1: {"flags":1} has no "key"`,
 		"[{\"key\":\"a\xff\"}]":                  "it is not UTF-8",
 		strings.Replace(whole, "eA", "e", 1):     `key "a": its "value" "e==" is not a text in`,
 		strings.Replace(whole, `"eA=="`, "5", 1): `key "a": its "value" 5 is not a text`,

@@ -224,7 +224,7 @@ func TestLock_ExitCodes(t *testing.T) {
 		{exitLockFailed, "an argument is missing", []string{"k", "--"}},
 		{exitLockFailed, "KEY is empty; see lockd lock --help", []string{"", "--", "true"}},
 		{exitLockFailed, `KEY "k\xff" is not UTF-8`, []string{"k\xff", "--", "true"}},
-		{exitLockFailed, `-n "x" is not a whole number;`, []string{"-n", "x", "k", "--", "true"}},
+		{exitLockFailed, `: -n "x" is not a whole number;`, []string{"-n", "x", "k", "--", "true"}},
 		{exitLockFailed, `--timeout "5" is not a time with its unit, such as 500ms, 30s or 1m30s;`,
 			[]string{"--timeout", "5", "k", "--", "true"}},
 		{exitLockFailed, "the server does not take --ttl 25h0m0s: ",
