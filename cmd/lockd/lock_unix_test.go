@@ -174,11 +174,31 @@ func TestLock(t *testing.T) {
 	nothingLeft(t, db)
 }
 
+// Ensure that the session has the name, the TTL and the lock-delay that the command line asks for.
+func TestLock_Session(t *testing.T) {
+	t.Parallel()
+	db, s := testServer(t)
+	args := []string{"--name", "nightly", "--ttl", "20s", "--lock-delay", "0s", "k"}
+	p := locking(t, s.URL, args, "echo ready; read -r line")
+	if got := p.line(); got != "ready" {
+		t.Fatal(got)
+	}
+	info := sessionsOf(db)[0]
+	if info.Name != "nightly" || info.TTL != 20*time.Second || info.LockDelay != 0 {
+		t.Errorf("session %+v", info)
+	}
+	if _, err := io.WriteString(p.in, "\n"); err != nil {
+		t.Fatal(err)
+	}
+	p.rest()
+	p.ends(0, "")
+}
+
 // Ensure that a command runs under the lock of a lockd serve, as users run it.
 func TestLock_Serve(t *testing.T) {
 	t.Parallel()
 	s := served(t, "--memory")
-	for _, args := range [][]string{{"k"}, {"-n", "2", "k"}} {
+	for _, args := range [][]string{{"k"}, {"-n", "1048576", "--lock-delay", "0s", "k"}} {
 		p := locking(t, s.url, args, `echo "$LOCKD_SEQUENCER"; read -r line; exit 7`)
 		q, err := lockd.ParseSequencer(p.line())
 		if err != nil {
@@ -215,6 +235,8 @@ func TestLock_ExitCodes(t *testing.T) {
 	}{
 		{0, "", []string{"k", "--", "true"}},
 		{0, "", []string{"k", "true", "--no-flag-of-lockd"}},
+		{0, "", []string{"--", "-k", "--", "true"}},
+		{0, "", []string{"--ttl", "1s", "--lock-delay", "1m", "k", "true"}},
 		{1, "", []string{"k", "--", "false"}},
 		{137, "", []string{"k", "--", "sh", "-c", "kill -9 $$"}},
 		{exitNoCommand, "no-such-command", []string{"k", "--", "no-such-command"}},
@@ -244,6 +266,8 @@ func TestLock_ExitCodes(t *testing.T) {
 		{exitLockFailed, "not above 0", []string{"--timeout", "0s", "k", "true"}},
 		{exitLockFailed, "--ttl 1ms", []string{"--ttl", "1ms", "k", "true"}},
 		{exitLockFailed, "--lock-delay 1h", []string{"--lock-delay", "1h", "k", "true"}},
+		{exitLockFailed, "--lock-delay -1s is not between 0 and 1m0s",
+			[]string{"--lock-delay", "-1s", "k", "true"}},
 		{exitLockFailed, "no clean path", []string{"-n", "1", "k/", "true"}},
 		{exitLockFailed, "invalid argument: key has",
 			[]string{strings.Repeat("k", lockd.MaxKeySize+1), "true"}},
@@ -290,8 +314,8 @@ func TestLock_NotAcquired(t *testing.T) {
 		args = append(append([]string{"lock", "--http-addr", s.URL}, args...), "echo", "it runs")
 		r := command(t, "", args...)
 		r.wants(t, exitNotAcquired, holder.String())
-		if r.out != "" {
-			t.Errorf("%q: output %q", args, r.out)
+		if r.out != "" || strings.Contains(r.complaints, "nobody gets a lock") {
+			t.Errorf("%q: output %q, complaints %s", args, r.out, r.complaints)
 		}
 	}
 	if err := db.EndSession(holder); err != nil { // its lock-delay begins
