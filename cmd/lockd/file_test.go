@@ -254,6 +254,7 @@ func TestRestore_Refused(t *testing.T) {
 	made := filepath.Join(folder, "made.db")
 	command(t, backup[:len(backup)-1], "restore", made).wants(t, exitDamaged,
 		"; the backup comes from standard input\n")
+	command(t, "", "restore", made, "-").wants(t, exitDamaged, "comes from standard input\n")
 	command(t, "", "restore", made, path).wants(t, exitDamaged,
 		"it is not a backup; the backup comes from "+path+"\n")
 	command(t, "", "restore", made, made+".backup").wants(t, exitNotFound, "made.db.backup")

@@ -37,6 +37,16 @@ func TestPrinted(t *testing.T) {
 	}
 }
 
+// Ensure that a complaint shows each byte that is not UTF-8, and leaves lines and characters as
+// they are.
+func TestComplain(t *testing.T) {
+	var b bytes.Buffer
+	complain(&b, "%s", "lockd: k\xff\ufffdä\x1b\nand more")
+	if want := "lockd: k\\xff\ufffdä\\x1b\nand more\n"; b.String() != want {
+		t.Errorf("got %q, want %q", b.String(), want)
+	}
+}
+
 // Ensure that no command writes a control character, or a line of its own, from a key or name to a
 // terminal, and that JSON has keys and names as they are.
 func TestPrint_NothingControlsTheTerminal(t *testing.T) {

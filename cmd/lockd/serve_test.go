@@ -152,6 +152,24 @@ func TestServe_Sessions(t *testing.T) {
 	s.end()
 }
 
+// Ensure that the server's node has the machine's name, unless --node gives another.
+func TestServe_Node(t *testing.T) {
+	t.Parallel()
+	hostname, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{hostname: nil, "n": {"--node", "n"}} {
+		s := served(t, append([]string{"--memory"}, args...)...)
+		var self struct{ Config struct{ NodeName string } }
+		_, body := send(t, http.DefaultClient, newRequest(t, "GET", s.url+"/v1/agent/self", ""))
+		if s.decode(result{out: body}, &self); self.Config.NodeName != want {
+			t.Errorf("%q: the node is %q, not %q", args, self.Config.NodeName, want)
+		}
+		s.end()
+	}
+}
+
 const nodeID = "0f5a9c3e-7f0f-4c56-9f4e-6a8d3f1c2b7a"
 
 // Ensure that many waiting queries leave room for others, and end with the server.
@@ -253,6 +271,8 @@ func TestServe_Refused(t *testing.T) {
 		{exitUsage, "--tls-cert and --tls-key", []string{"--memory", "--tls-cert", absent}},
 		{exitUsage, "--tls-cert and --tls-key", []string{"--memory", "--tls-key", absent}},
 		{exitNotFound, "absent", []string{"--memory", "--tls-cert", absent, "--tls-key", absent}},
+		{exitNotFound, "--tls-cert " + absent + ", --tls-key " + absent + ": ", []string{"--memory",
+			"--http", ":0", "--token", "t", "--tls-cert", absent, "--tls-key", absent}},
 		{exitFailed, "--tls-cert " + empty + ", --tls-key " + empty + ": ",
 			[]string{"--memory", "--tls-cert", empty, "--tls-key", empty}},
 		{exitUsage, "--node-id", []string{"--memory", "--node-id", "no UUID"}},
@@ -385,6 +405,11 @@ func TestServe_TLS(t *testing.T) {
 	list("--http-addr", address, "--ssl", "--ca-file", certFile).wants(t, 0, "")
 	list("--http-addr", address).wants(t, exitFailed, "400")
 	list("--http-addr", s.url, "--ca-file", keyFile).wants(t, exitFailed, "has no certificate")
+	named := newRequest(t, http.MethodGet, s.url+"/v1/status/leader", "")
+	named.Host = "lockd.example" // which the certificate proves, or does not
+	if status, body := send(t, borrowed.Client(), named); status != 200 {
+		t.Errorf("got %d, %s", status, body)
+	}
 	s.end()
 }
 
