@@ -33,6 +33,9 @@ func securing(t *testing.T, path string) (syncs int, written bool) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+	if !written && stateOf(t, path) != before {
+		t.Error("the Close of a file that was only read has written to it")
+	}
 	return syncs, written
 }
 
@@ -217,28 +220,37 @@ func TestClean_G2_NothingIsCommittedOnWhatMayBeLost(t *testing.T) {
 	}
 }
 
-// Ensure that the folder of the file is synced, not the folder of a link to it.
+// Ensure that the folder of the file is synced, not the folder of a link to it, and that none is
+// if the link is gone.
 func TestClean_NameOfLinkedFile(t *testing.T) {
-	path, link := newPath(t), newPath(t)
-	closeFile(t, openFile(t, path, quick))
-	if err := os.Symlink(path, link); err != nil {
-		t.Skip(err)
-	}
-	want, err := filepath.EvalSymlinks(filepath.Dir(path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	synced := ""
-	f := openFile(t, link, store.Options{Hooks: store.Hooks{SyncFolder: func(folder string) error {
-		synced = folder
-		return nil
-	}}})
-	if err := f.Secure(); err != nil {
-		t.Fatal(err)
-	}
-	closeFile(t, f)
-	if synced != want {
-		t.Errorf("got %q, want %q", synced, want)
+	for name, gone := range map[string]bool{"Linked": false, "LinkGone": true} {
+		t.Run(name, func(t *testing.T) {
+			path, link := newPath(t), newPath(t)
+			closeFile(t, openFile(t, path, quick))
+			if err := os.Symlink(path, link); err != nil {
+				t.Skip(err)
+			}
+			want, err := filepath.EvalSymlinks(filepath.Dir(path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			synced := ""
+			hooks := store.Hooks{SyncFolder: func(folder string) error {
+				synced = folder
+				return nil
+			}}
+			f := openFile(t, link, store.Options{Hooks: hooks})
+			if gone {
+				err, want = os.Remove(link), ""
+			}
+			if err := errors.Join(err, f.Secure()); err != nil {
+				t.Fatal(err)
+			}
+			closeFile(t, f)
+			if synced != want {
+				t.Errorf("got %q, want %q", synced, want)
+			}
+		})
 	}
 }
 

@@ -382,17 +382,19 @@ func TestFile_RemovedWhileOpen(t *testing.T) {
 	}
 }
 
-// Ensure that a file that is truncated while it is open causes errors, not a signal.
+// Ensure that a file that is truncated while it is open causes errors, not a signal, and is left as
+// it is.
 func TestFile_CutOffWhileOpen(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a mapped file cannot be cut")
 	}
 	path := newPath(t)
 	sound(t, path)
-	f := openFile(t, path, quick)
-	if err := os.Truncate(path, int64(2*os.Getpagesize())); err != nil {
+	f := openFile(t, path, store.Options{})
+	if err := errors.Join(f.Secure(), os.Truncate(path, int64(2*os.Getpagesize()))); err != nil {
 		t.Fatal(err)
 	}
+	before := stateOf(t, path)
 	_, err := f.Load(func(byte, string, []byte) error { return nil })
 	if !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("load: got %v, want ErrCorrupt", err)
@@ -404,6 +406,9 @@ func TestFile_CutOffWhileOpen(t *testing.T) {
 		t.Errorf("index: got %v, want ErrCorrupt", err)
 	}
 	closeFile(t, f)
+	if stateOf(t, path) != before {
+		t.Error("the file was written to")
+	}
 	if _, err := file.OpenFile(path, quick); errors.Is(err, store.ErrInUse) {
 		t.Errorf("open: got %v; the file was left locked", err)
 	}

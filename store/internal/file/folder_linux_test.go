@@ -71,6 +71,11 @@ func TestOpening_G2_UnreadableFolder(t *testing.T) {
 	if _, err := openStore(path); err != nil { // without sync
 		t.Errorf("got %v", err)
 	}
+	f := openFile(t, path, store.Options{}) // whoever made it had to sync its name
+	if err := f.Secure(); err != nil {
+		t.Errorf("a file that is there: got %v", err)
+	}
+	closeFile(t, f)
 	readable()
 	if names := folder(t, path); len(names) != 1 {
 		t.Errorf("left in the folder: %q", names)
