@@ -157,6 +157,69 @@ func TestExplore_JudgesReturns(t *testing.T) {
 	}
 }
 
+// Ensure that a world knows every lock and slot that a call has returned, whatever call it was: it
+// takes a second holder for a broken promise.
+func TestExplore_G1_KnowsWhatCallsReturned(t *testing.T) {
+	type session = *lockd.Session
+	ctx := context.Background()
+	for name, test := range map[string]struct {
+		key  string // that the session has then; the key of a slot ends with the session's ID
+		take func(w *lockdtest.World, s, other session) error
+	}{
+		"TryLock": {"k", func(_ *lockdtest.World, s, _ session) error {
+			_, err := s.TryLock("k", nil)
+			return err
+		}},
+		"Lock": {"k", func(_ *lockdtest.World, s, _ session) error {
+			_, err := s.Lock(ctx, "k", nil)
+			return err
+		}},
+		"Lock that waits": {"k", func(w *lockdtest.World, s, other session) (err error) {
+			first, err := other.TryLock("k", nil)
+			if err != nil {
+				return err
+			}
+			w.Go("unlocks", func() {
+				w.Await(func() bool { return w.DB().Stats().Waiters == 1 })
+				_ = first.Unlock()
+			})
+			_, err = s.Lock(ctx, "k", nil)
+			return err
+		}},
+		"LockAll": {"b", func(_ *lockdtest.World, s, _ session) error {
+			_, err := s.LockAll(ctx, []string{"a", "b"}, nil)
+			return err
+		}},
+		"TryAcquire": {"pool/", func(_ *lockdtest.World, s, _ session) error {
+			_, err := s.TryAcquire("pool", 1)
+			return err
+		}},
+		"Acquire": {"pool/", func(_ *lockdtest.World, s, _ session) error {
+			_, err := s.Acquire(ctx, "pool", 1)
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := &lockdtest.ExploreOptions{Schedules: 1, Without: noFaults}
+			found := lockdtest.Search(t, opts, func(w *lockdtest.World) {
+				s, err1 := w.DB().NewSession(nil)
+				other, err2 := w.DB().NewSession(nil)
+				if err := errors.Join(err1, err2, test.take(w, s, other)); err != nil {
+					w.Errorf("%v", err)
+				}
+				key := test.key
+				if strings.HasSuffix(key, "/") {
+					key += s.ID().String()
+				}
+				w.Return(other.ID(), lockdtest.Returned{Key: key})
+			})
+			if !strings.HasPrefix(found.Text, "lockdtest: G1: ") {
+				t.Errorf("want G1, found %q", found.Text)
+			}
+		})
+	}
+}
+
 // Ensure that a lock-delay that is over stays over for a world whose process dies while the wall
 // clock is set back: the next process may grant the lock (S34).
 func TestExplore_S34_DelayThatIsOver(t *testing.T) {
