@@ -89,10 +89,20 @@ func CheckSeed(seed string) (again string, err error) {
 }
 
 // Judge returns the promise that a world finds broken by the events, "" if none is.
-func Judge(events ...lockd.Event) string {
-	var w World
+func Judge(events ...lockd.Event) string { return JudgeProcesses(events, 0, 0, nil) }
+
+// JudgeProcesses is Judge of the events of two processes. The first dies at the one instant of Unix
+// time, and the clock is at the other when the next begins.
+func JudgeProcesses(first []lockd.Event, dies, begins time.Duration, next []lockd.Event) string {
+	w := World{now: time.Unix(0, 0).Add(dies)}
 	w.monitor = newMonitor(&w)
-	for _, e := range events {
+	for _, e := range first {
+		w.monitor.lock(e)
+	}
+	w.monitor.endDelays()
+	w.now = time.Unix(0, 0).Add(begins)
+	w.monitor.forget()
+	for _, e := range next {
 		w.monitor.lock(e)
 	}
 	if w.failure == nil {

@@ -36,6 +36,10 @@ func TestExplore_JudgesGrants(t *testing.T) {
 		e.Ended, e.Cause = session(number), cause
 		return e
 	}
+	soon := func(e lockd.Event) lockd.Event {
+		e.Ended.LockDelay = 5 * time.Second
+		return e
+	}
 	at := func(e lockd.Event, key string, index uint64) lockd.Event {
 		e.Key, e.Share.Key, e.Index = key, key, index
 		return e
@@ -72,8 +76,15 @@ func TestExplore_JudgesGrants(t *testing.T) {
 		"a reader within a reader's delay": {[]lockd.Event{
 			granted(1, s, 1, 0), ended(1, s, lockd.ErrExpired, 2), granted(2, s, 3, 14),
 		}, ""},
+		"a writer within the longer delay of two readers": {[]lockd.Event{
+			granted(1, s, 1, 0), granted(2, s, 2, 0), ended(1, s, lockd.ErrExpired, 3),
+			soon(ended(2, s, lockd.ErrExpired, 4)), granted(3, x, 5, 14),
+		}, "G7"},
 		"after a delay": {[]lockd.Event{
 			granted(1, x, 1, 0), ended(1, x, lockd.ErrExpired, 2), granted(2, x, 3, 15),
+		}, ""},
+		"after a delete of the key, which sets no delay": {[]lockd.Event{
+			granted(1, x, 1, 0), ended(1, x, lockd.ErrKeyDeleted, 2), granted(2, x, 3, 0),
 		}, ""},
 		"a fence that falls": {[]lockd.Event{
 			granted(1, x, 2, 0), ended(1, x, lockd.ErrUnlocked, 3), granted(2, x, 1, 0),
@@ -96,6 +107,54 @@ func TestExplore_JudgesGrants(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := lockdtest.Judge(test.events...); got != test.want {
+				t.Errorf("broken: got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// Ensure that a world expects of the next process what the file tells it of a lock: not the holder,
+// but what is left of the lock-delay, and never more than its full length.
+func TestExplore_G7_JudgesTheNextProcess(t *testing.T) {
+	const delay = 15 * time.Second
+	event := func(index uint64, at time.Duration) lockd.Event {
+		return lockd.Event{Index: index, Key: "k", Time: time.Unix(0, 0).Add(at)}
+	}
+	granted := func(index uint64, at time.Duration) lockd.Event {
+		e := event(index, at)
+		e.Granted.ID, e.Share.Fence = lockd.SessionID{15: byte(index)}, index
+		return e
+	}
+	lost := event(2, 0)
+	lost.Ended, lost.Cause = lockd.SessionInfo{LockDelay: delay}, lockd.ErrExpired
+	lost.Ended.ID[15] = 1
+	for name, test := range map[string]struct {
+		first        []lockd.Event // after a grant
+		dies, begins time.Duration
+		granted      time.Duration // by the next process
+		want         string
+	}{
+		"held":           {nil, time.Second, time.Second, time.Second, ""},
+		"within a delay": {[]lockd.Event{lost}, time.Second, time.Second, delay - 1, "G7"},
+		"after a delay":  {[]lockd.Event{lost}, time.Second, time.Second, delay, ""},
+		"set back after a delay": {
+			[]lockd.Event{lost}, delay, time.Second, 2 * time.Second, "",
+		},
+		"set back within a delay": {
+			[]lockd.Event{lost}, delay - 1, time.Second, delay - 1, "G7",
+		},
+		"set back to before a delay, and within it": {
+			[]lockd.Event{lost}, time.Second, -5 * time.Second, delay - 5*time.Second - 1, "G7",
+		},
+		"set back to before a delay, and after it": {
+			[]lockd.Event{lost}, time.Second, -5 * time.Second, delay - 5*time.Second, "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first := append([]lockd.Event{granted(1, 0)}, test.first...)
+			next := []lockd.Event{granted(3, test.granted)}
+			got := lockdtest.JudgeProcesses(first, test.dies, test.begins, next)
+			if got != test.want {
 				t.Errorf("broken: got %q, want %q", got, test.want)
 			}
 		})
