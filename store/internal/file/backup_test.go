@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/store/internal/file"
 	"github.com/lockd/lockd/store/internal/format"
 )
 
@@ -46,7 +47,8 @@ func TestReadBackup_Refuses(t *testing.T) {
 	check := backupRow(&format.CheckRows, "n\x00c", schema.Check{Node: "n", ID: "c"})
 	session := backupRow(&format.SessionRows, strings.Repeat("i", 16), schema.Session{})
 	longest := strings.Repeat("k", schema.KeyLimit)
-	whole := sealedBackup(backupHead, "\x02", key("a"), key("b"), node, service, check, "\xff\x05")
+	index := uvarint(300) // of two bytes
+	whole := sealedBackup(backupHead, index, key("a"), key("b"), node, service, check, "\xff\x05")
 	for _, test := range []struct {
 		name, stream string
 		want         error
@@ -126,20 +128,27 @@ var errTest = errors.New("test")
 // Ensure that the error of the writer is returned, wherever it comes, and that no row is asked for
 // after it.
 func TestWriteBackup_WriterFails(t *testing.T) {
-	s := store.New()
-	for i := range 200 {
-		key := fmt.Sprintf("key/%03d", i)
-		s.Keys.Put(key, schema.Key{Key: key, Value: make([]byte, 100)})
+	var w *shortWriter
+	rows := func(yield func(format.Write) bool) {
+		for i := range 200 {
+			key := fmt.Sprintf("key/%03d", i)
+			row := schema.Key{Key: key, Value: make([]byte, 100)}
+			value := format.KeyRows.Append(nil, key, &row)
+			if w != nil && w.failed > 0 {
+				t.Errorf("row %d is asked for after an error", i)
+			}
+			if !yield(file.Write(format.KeyRows.Table, key, value)) {
+				return
+			}
+		}
 	}
-	s.Seal()
-	s.PublishMemory()
 	var whole bytes.Buffer
-	if err := store.WriteBackup(&whole, s.Snapshot()); err != nil {
+	if err := file.WriteBackup(&whole, 2, rows); err != nil {
 		t.Fatal(err)
 	}
 	for room := 0; room < whole.Len(); room += 509 {
-		w := &shortWriter{room: room}
-		if err := store.WriteBackup(w, s.Snapshot()); !errors.Is(err, errTest) || w.failed != 1 {
+		w = &shortWriter{room: room}
+		if err := file.WriteBackup(w, 2, rows); !errors.Is(err, errTest) || w.failed != 1 {
 			t.Errorf("after %d bytes: got %v, and %d calls failed", room, err, w.failed)
 		}
 	}
