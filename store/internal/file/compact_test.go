@@ -258,6 +258,23 @@ func TestCompact_SyncFails(t *testing.T) {
 	}
 }
 
+// Ensure that Compact returns an error if the smaller file does not get the name, and leaves none.
+func TestCompact_RenameFails(t *testing.T) {
+	path, _ := toCompact(t)
+	rows := func(func(format.Write) bool) {
+		if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := file.Compact(path, quick, file.Unread{}, rows)
+	if _, failed := errors.AsType[*os.LinkError](err); !failed {
+		t.Errorf("got %v, want the error of the rename", err)
+	}
+	if names := folder(t, path); len(names) != 1 {
+		t.Errorf("it left %q", names)
+	}
+}
+
 // Ensure that no file is made of rows of which bbolt refuses one, wherever it comes.
 func TestCreate_RefusedRow(t *testing.T) {
 	for _, rows := range [][]int{{0}, {1, 0}, {1, 1, 0}, {0, 1}, {1, 0, 1, 1}} {
