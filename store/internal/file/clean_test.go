@@ -220,6 +220,33 @@ func TestClean_G2_NothingIsCommittedOnWhatMayBeLost(t *testing.T) {
 	}
 }
 
+// Ensure that a file whose clean word is damaged has not said that it was closed cleanly, nor that
+// it has lost a commit.
+func TestClean_G2_DamagedWord(t *testing.T) {
+	path := newPath(t)
+	one := func(s *store.Store) { s.Marks.Put("m", schema.Mark{Name: "m", Index: s.Next()}) }
+	commitOne(t, path, store.Options{}, one, false)
+	content := contentOf(t, path)
+	word := newestMeta(content, os.Getpagesize()) - headSize + sector
+	const size = 20
+	for i := range size {
+		damaged := bytes.Clone(content)
+		damaged[word+i] ^= 1 << (i % 8)
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, written := securing(t, path); !written {
+			t.Errorf("byte %d: it was not written to", i)
+		}
+	}
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, written := securing(t, path); written {
+		t.Error("whole: it was written to")
+	}
+}
+
 // Ensure that the folder of the file is synced, not the folder of a link to it, and that none is
 // if the link is gone.
 func TestClean_NameOfLinkedFile(t *testing.T) {
