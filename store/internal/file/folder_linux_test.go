@@ -71,7 +71,7 @@ func TestOpening_G2_UnreadableFolder(t *testing.T) {
 	if _, err := openStore(path); err != nil { // without sync
 		t.Errorf("got %v", err)
 	}
-	f := openFile(t, path, store.Options{}) // whoever made it had to sync its name
+	f := openFile(t, path, store.Options{}) // the process that made it had to sync its name
 	if err := f.Secure(); err != nil {
 		t.Errorf("a file that is there: got %v", err)
 	}
