@@ -244,11 +244,11 @@ func (s *Session) close() error {
 			}
 			return nil
 		})
-		if err != nil {
+		if err != nil && err != errDatabaseClosed {
 			return err
 		}
 	}
-	if ended := s.Err(); !errors.Is(ended, ErrClosed) {
+	if ended := s.Err(); ended != nil && !errors.Is(ended, ErrClosed) {
 		return ended
 	}
 	s.db.writer.Lock()

@@ -453,6 +453,35 @@ func TestSession_S36_StaysDeadAfterACrash(t *testing.T) {
 	})
 }
 
+// Ensure that Close of a session answers beside a Close of the database as it does after that.
+func TestSession_Close_BesideTheDatabase(t *testing.T) {
+	each(t, func(h *harness) {
+		bound, free := pairOf(h)
+		function, release := make(chan struct{}), make(chan struct{})
+		go func() {
+			_ = h.Update(func(*lockd.Txn) error {
+				close(function)
+				<-release
+				return nil
+			})
+		}()
+		<-function
+		calls := []func() error{h.Close, bound.Close, free.Close}
+		errs := make([]chan error, len(calls))
+		for i, call := range calls {
+			errs[i] = make(chan error, 1)
+			go func() { errs[i] <- call() }()
+			h.settle() // the calls wait for the function, one behind the other
+		}
+		close(release)
+		h.must(<-errs[0])
+		h.must(<-errs[1])
+		if err := <-errs[2]; errors.Is(err, lockd.ErrClosed) != (h.path != "") {
+			h.t.Errorf("close of a session that only a file keeps: got %v", err)
+		}
+	})
+}
+
 // Ensure that Close does not say that a session has ended that lives on in the file, because the
 // database was closed before.
 func TestSession_Close_AfterTheDatabase(t *testing.T) {
