@@ -244,7 +244,7 @@ func (s *Session) close() error {
 			}
 			return nil
 		})
-		if err != nil && err != errDatabaseClosed {
+		if err != nil && err != errDatabaseClosed { // after which only the file may keep s
 			return err
 		}
 	}

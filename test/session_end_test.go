@@ -458,25 +458,24 @@ func TestSession_Close_BesideTheDatabase(t *testing.T) {
 	each(t, func(h *harness) {
 		bound, free := pairOf(h)
 		function, release := make(chan struct{}), make(chan struct{})
-		go func() {
-			_ = h.Update(func(*lockd.Txn) error {
+		update := start(func() error {
+			return h.Update(func(*lockd.Txn) error {
 				close(function)
 				<-release
 				return nil
 			})
-		}()
+		})
 		<-function
-		calls := []func() error{h.Close, bound.Close, free.Close}
-		errs := make([]chan error, len(calls))
-		for i, call := range calls {
-			errs[i] = make(chan error, 1)
-			go func() { errs[i] <- call() }()
+		var calls []*call
+		for _, fn := range []func() error{h.Close, bound.Close, free.Close} {
+			calls = append(calls, start(fn))
 			h.settle() // the calls wait for the function, one behind the other
 		}
 		close(release)
-		h.must(<-errs[0])
-		h.must(<-errs[1])
-		if err := <-errs[2]; errors.Is(err, lockd.ErrClosed) != (h.path != "") {
+		h.must(update.wait())
+		h.must(calls[0].wait())
+		h.must(calls[1].wait())
+		if err := calls[2].wait(); errors.Is(err, lockd.ErrClosed) != (h.path != "") {
 			h.t.Errorf("close of a session that only a file keeps: got %v", err)
 		}
 	})
